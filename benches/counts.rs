@@ -108,7 +108,7 @@ fn plan_and_apply(mut functions: Vec<Function>, options: &Options<'_>) -> (Vec<F
     let plan = merger.plan(&mut &*functions);
     for (func, (function, entry)) in functions.iter_mut().zip(plan.entries()) {
         if entry.disposition() == Disposition::Keep {
-            plan.apply(function, func, options);
+            plan.apply(function, func);
         }
     }
     (functions, plan)

@@ -23,7 +23,7 @@ fn pass(functions: &mut [Function], options: Options<'_>) {
     let plan = merger.plan(&mut &*functions);
     for (function, entry) in plan.entries() {
         if entry.disposition() == Disposition::Keep {
-            plan.apply(function, &mut functions[function.as_u32() as usize], &options);
+            plan.apply(function, &mut functions[function.as_u32() as usize]);
         }
     }
     black_box(plan);

@@ -78,10 +78,10 @@ fn plan(functions: &[Function], options: Options<'_>) -> Plan {
     merger.plan(&mut Held::new(functions))
 }
 
-fn apply(plan: &Plan, functions: &mut [Function], options: &Options<'_>) {
+fn apply(plan: &Plan, functions: &mut [Function]) {
     for (func, (function, entry)) in functions.iter_mut().zip(plan.entries()) {
         if entry.disposition() == Disposition::Keep {
-            plan.apply(function, func, options);
+            plan.apply(function, func);
         }
     }
 }
@@ -105,7 +105,7 @@ fn round(functions: &[Function], options: &Options<'_>) -> Times {
     let mut bodies = Held::new(functions);
     let planned = phases(symbols(functions), &mut bodies, options, &mut end);
     let planned = planned.expect("symbols are distinct");
-    times.time("apply", || apply(&planned, &mut copies, options));
+    times.time("apply", || apply(&planned, &mut copies));
     drop(copies);
     let candidates: Vec<&Function> = functions
         .iter()
@@ -126,7 +126,7 @@ fn round(functions: &[Function], options: &Options<'_>) -> Times {
         }
     });
     let mut copies = functions.to_vec();
-    times.time("whole pass", || apply(&plan(functions, *options), &mut copies, options));
+    times.time("whole pass", || apply(&plan(functions, *options), &mut copies));
     drop(copies);
     let isa = measure::target();
     let mut context = Context::new();

@@ -37,7 +37,7 @@ fn main() {
         let func = &mut functions[function.as_u32() as usize];
         match entry.disposition() {
             Disposition::Keep => {
-                plan.apply(function, func, &options);
+                plan.apply(function, func);
                 println!("{func}");
             }
             eliminated => {

@@ -186,9 +186,9 @@ impl Image<'_> {
             match emit {
                 Emit::Body | Emit::NewBody(_) => {
                     // Applying the plan and compiling can be done by many threads: the plan does not change.
-                    let mut after = match plan.needs_apply(function, func, &options) {
+                    let mut after = match plan.needs_apply(func) {
                         true => {
-                            plan.apply(function, func, &options);
+                            plan.apply(function, func);
                             compile(func, self.isa)?
                         }
                         // What was compiled before the plan was made can be emitted.

@@ -61,7 +61,7 @@
 //! | feature | adds | needs |
 //! |---|---|---|
 //! | (none) | the pass, for functions and read-only data; the merge map | `no_std` and `alloc` |
-//! | `std` | a panic of Cranelift's optimiser leaves the function as it is ([`Canonicalize::Optimize`]); summaries and sharing maps in files (`FileAt`); a limit of merges from the environment (`merge_limit_from_env`) | `std` |
+//! | `std` | summaries and sharing maps in files (`FileAt`); a limit of merges from the environment (`merge_limit_from_env`) | `std` |
 //! | `module` | `MergingModule`, for any `cranelift_module::Module` | `std` |
 //! | `object` | what it adds for `ObjectModule`: aliases, `finish` | `std` |
 //! | `jit` | what it adds for `JITModule`: addresses, `finalize_definitions` | `std` |
@@ -87,7 +87,6 @@ struct Embedding;
 
 mod apply;
 mod canon;
-mod canonicalize;
 mod checker;
 mod chunks;
 mod congruence;
@@ -121,8 +120,6 @@ mod unit;
 
 pub use apply::{Thunk, call_thunk};
 pub use canon::{ContentDigest, Encoding, StructuralHash, structural_hash};
-#[cfg(feature = "std")]
-pub use canonicalize::panic_is_contained;
 pub use checker::may_replace;
 pub use cranelift_codegen;
 pub use cranelift_mergefunc_units as units;
@@ -141,8 +138,8 @@ pub use module::{Aliases, BackEnd, MergingModule, ModuleOptions, ModuleStats};
 #[cfg(all(feature = "module", feature = "parallel"))]
 pub use module::{CompiledFunction, DefineCompiled, panic_is_passed_on};
 pub use options::{
-    Callees, Canonicalize, Compare, ComparePolicy, ContentAddressing, Instructions, Options,
-    Policy, Prebucket, Prove, Similar,
+    Callees, Compare, ComparePolicy, ContentAddressing, Instructions, Options, Policy, Prebucket,
+    Prove, Similar,
 };
 pub use parameterise::decide_sharing;
 pub use pass::Merger;

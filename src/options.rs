@@ -20,12 +20,9 @@ pub struct Options<'a> {
     /// them.
     pub compare: ComparePolicy,
 
-    /// Which functions are walked at all: all of them with [`Canonicalize::Optimize`]. Default:
+    /// Which functions are walked at all. Default:
     /// [`Prebucket::Counts`].
     pub prebucket: Prebucket,
-
-    /// Whether functions are optimised before they are compared. Default: they are not.
-    pub canonicalize: Canonicalize<'a>,
 
     /// The target that native code will be made for. It decides the size of a jump thunk and the byte order of
     /// loads and stores that do not specify one. Default: [`Target::generic`], which has no jump thunks.
@@ -54,7 +51,7 @@ pub struct Options<'a> {
 
     /// Whether functions that other units may share are emitted under digests of their contents. Such a function moves to
     /// a new body ([`NewBody::content_digest`](crate::NewBody::content_digest)), and becomes a thunk if its symbol must
-    /// stay. Not with [`Canonicalize::Optimize`], a limit of merges, functions of earlier units, or
+    /// stay. Not with a limit of merges, functions of earlier units, or
     /// [`StreamingMerger`](crate::StreamingMerger). Default: none.
     pub content_addressing: Option<ContentAddressing>,
 
@@ -73,7 +70,6 @@ impl Default for Options<'_> {
         Options {
             compare: ComparePolicy::default(),
             prebucket: Prebucket::default(),
-            canonicalize: Canonicalize::None,
             target: Target::generic(),
             aliases: false,
             call_thunks: None,
@@ -92,7 +88,6 @@ impl fmt::Debug for Options<'_> {
         let Options {
             compare,
             prebucket,
-            canonicalize,
             target,
             aliases,
             call_thunks,
@@ -106,7 +101,6 @@ impl fmt::Debug for Options<'_> {
         f.debug_struct("Options")
             .field("compare", compare)
             .field("prebucket", prebucket)
-            .field("canonicalize", &canonicalize.name())
             .field("target", target)
             .field("aliases", aliases)
             .field("call_thunks", call_thunks)
@@ -121,15 +115,6 @@ impl fmt::Debug for Options<'_> {
 }
 
 impl Options<'_> {
-    /// Which functions are walked. Tables of optimised bodies have gaps, so their sizes are not comparable, and a
-    /// walk costs little compared with optimising.
-    pub(crate) fn walks(&self) -> Prebucket {
-        match self.canonicalize {
-            Canonicalize::None => self.prebucket,
-            Canonicalize::Optimize(_) => Prebucket::WalkAll,
-        }
-    }
-
     /// The types in which extra arguments of these types are passed behind the parameters of `signature`.
     pub(crate) fn passed_as(
         &self,
@@ -370,35 +355,4 @@ pub enum Prebucket {
     Counts,
     /// Every function is walked and bucketed by its hash.
     WalkAll,
-}
-
-/// What is done to a copy of each function before it is compared.
-#[derive(Clone, Copy, Default)]
-pub enum Canonicalize<'a> {
-    /// Nothing: functions are compared as they are. On real units the classes are nearly the
-    /// same, and copies are never optimised.
-    #[default]
-    None,
-    /// Compare canonical bodies: Cranelift's own optimisations for this ISA, and rules of this crate that choose
-    /// one form where those leave equal integer operations in two, repeated until nothing changes (16 times at
-    /// most, else the function is compared as it is). Costs about as much time as compiling every function. The
-    /// representative of a class keeps the canonical body; a function that is not merged keeps its own.
-    ///
-    /// A function that the optimiser refuses is compared as it is. So is one on which it panics, with the feature
-    /// `std` (which `module`, `cli` and `fuzzing` imply) and where panics unwind; the panic hook is called all the
-    /// same and can ask
-    #[cfg_attr(feature = "std", doc = "[`panic_is_contained`](crate::panic_is_contained).")]
-    #[cfg_attr(not(feature = "std"), doc = "`panic_is_contained`.")]
-    /// Without that feature the panic continues to the caller of [`Merger`](crate::Merger).
-    Optimize(&'a dyn TargetIsa),
-}
-
-impl Canonicalize<'_> {
-    /// The kebab-case name of this choice.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Canonicalize::None => "none",
-            Canonicalize::Optimize(_) => "optimize",
-        }
-    }
 }

@@ -81,8 +81,7 @@ impl<'a> Merger<'a> {
     /// kept.
     ///
     /// Constant time with [`Prebucket::Counts`](crate::Prebucket::Counts), and from the first local function with a significant address on, a
-    /// scan of opcodes; a walk of the function with [`Prebucket::WalkAll`](crate::Prebucket::WalkAll); with
-    /// [`Canonicalize::Optimize`](crate::Canonicalize::Optimize), a walk of a copy that is optimised a few times.
+    /// scan of opcodes; a walk of the function with [`Prebucket::WalkAll`](crate::Prebucket::WalkAll).
     ///
     /// # Errors
     ///
@@ -272,7 +271,7 @@ fn identical(
     options: &Options<'_>,
     end: &mut dyn FnMut(&'static str),
 ) -> (Plan, Known, Option<Record>) {
-    summaries.complete(bodies, options);
+    summaries.complete(bodies);
     let Summaries { mut unit, observed, mut stats, .. } = summaries;
     let symbols = match cache {
         Some(cache) => UnitSymbols::after(&unit, cache, bodies),

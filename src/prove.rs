@@ -39,7 +39,7 @@ fn prove_and_learn(
     options: &Options<'_>,
     remember: Remember,
 ) -> Result<(Proof, Learned), Refutation> {
-    let mut code = Applied { plan, bodies, options };
+    let mut code = Applied { plan, bodies };
     checker::prove_and_learn(memory, plan, &mut code, options, remember)
 }
 

@@ -165,7 +165,6 @@ fn options(at: u64) -> ModuleOptions {
     let policy = [Policy::Off, Policy::Balanced, Policy::Size][at as usize % 3];
     ModuleOptions {
         similar: Similar { policy, ..Similar::default() },
-        optimize: at % 8 == 5,
         remember: at.is_multiple_of(2),
         merge_limit: (at % 7 == 6).then_some(2),
         functions: Addresses::Insignificant,

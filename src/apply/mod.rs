@@ -13,17 +13,14 @@ mod written;
 pub use thunk::{Thunk, call_thunk};
 pub(crate) use written::Written;
 
-use crate::canonicalize::canonicalized;
 use crate::checker::Code;
 use crate::extra_argument::{Appended, CallTarget, append, extended_signature};
 use crate::ir::{address_uses, user_name, user_symbol};
-use crate::options::{Canonicalize, Options};
 use crate::plan::{Disposition, Emit, Plan};
 use crate::target::{CallThunks, Target};
 use crate::unit::{
     Bodies, DataIndex, DataObject, FunctionIndex, Redirected, ResolveSymbol, Resolved,
 };
-use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use cranelift_codegen::ir::{
     ExtFuncData, FuncRef, Function, GlobalValueData, Inst, InstructionData, Signature,
@@ -35,7 +32,7 @@ impl Plan {
     /// Rewrites `func`, which is the body of `function`, so that it can be compiled with the other kept functions
     /// of the unit. Returns whether anything changed.
     ///
-    /// `options` are those of the run. `func` must be the function that was added, or, for a private copy, a clone
+    /// `func` must be the function that was added, or, for a private copy, a clone
     /// of it under its new name.
     ///
     /// A redirected reference stays `colocated` if it was: the representative is defined in the same unit and
@@ -43,45 +40,28 @@ impl Plan {
     /// embedder may not support that.
     ///
     /// Linear in the number of imports; for a function that takes the address of a function it also calls, in its size.
-    pub fn apply(
-        &self,
-        function: FunctionIndex,
-        func: &mut Function,
-        options: &Options<'_>,
-    ) -> bool {
-        self.apply_as(function, func, Written::none(), options)
+    pub fn apply(&self, function: FunctionIndex, func: &mut Function) -> bool {
+        self.apply_as(function, func, Written::none())
     }
 
     /// The same, but for calls that stay as they are written.
-    fn apply_as(
-        &self,
-        function: FunctionIndex,
-        func: &mut Function,
-        written: &Written,
-        options: &Options<'_>,
-    ) -> bool {
-        let changed = self.canonicalize(function, func, options);
-        self.rewrite(function, func, written) || changed
+    fn apply_as(&self, function: FunctionIndex, func: &mut Function, written: &Written) -> bool {
+        let written = match self.content_digest(function) {
+            Some(_) => Written::visible(),
+            None => written,
+        };
+        self.redirect(func, written)
     }
 
-    /// Whether [`apply`](Plan::apply) would change `func`, which is the body of `function`. A function that it would
-    /// not change can be compiled as it is, and could have been compiled before the plan was made.
+    /// Whether [`apply`](Plan::apply) would change a function. One that it would not change can be compiled as it is, and could
+    /// have been compiled before the plan was made. In doubt it says that it would.
     ///
-    /// Linear in the number of imports, not in the number of instructions. In doubt, as with
-    /// [`Canonicalize::Optimize`], it says that it would.
-    pub fn needs_apply(
-        &self,
-        function: FunctionIndex,
-        func: &Function,
-        options: &Options<'_>,
-    ) -> bool {
-        let entry = self.entry(function);
-        let canonical = matches!(options.canonicalize, Canonicalize::Optimize(_));
+    /// Linear in the number of imports, not in the number of instructions.
+    pub fn needs_apply(&self, func: &Function) -> bool {
         let goes_elsewhere = |symbol: &UserExternalName| {
             self.call_symbol(symbol) != symbol || self.address_symbol(symbol) != symbol
         };
-        canonical && entry.gets_compared_body()
-            || func.params.user_named_funcs().values().any(goes_elsewhere)
+        func.params.user_named_funcs().values().any(goes_elsewhere)
     }
 
     /// The finished thunk of `function`, which has this signature, if the plan makes it one: in raw bytes, where the
@@ -105,16 +85,6 @@ impl Plan {
         let (to, arguments) = (self.entry(to).symbol(), self.thunk_arguments(function));
         let (own, optimize) = (entry.symbol(), self.optimize_for());
         Some(Thunk::new(own, signature, &arguments, to, target, optimize, call_thunks))
-    }
-
-    /// Rewrites `func`, the canonical body of `function` or of an added function: [`apply`](Plan::apply) without
-    /// the canonicalisation. Some calls stay as they are `written`.
-    fn rewrite(&self, function: FunctionIndex, func: &mut Function, written: &Written) -> bool {
-        let written = match self.content_digest(function) {
-            Some(_) => Written::visible(),
-            None => written,
-        };
-        self.redirect(func, written)
     }
 
     /// Redirects the references of `func`, but for calls that stay as they are written.
@@ -157,36 +127,6 @@ impl Plan {
     /// The symbol to which uses of the address of a symbol go, if it is another one.
     fn redirected_address(&self, symbol: &UserExternalName) -> Option<UserExternalName> {
         other(symbol, self.address_symbol(symbol))
-    }
-
-    /// Gives `func` the body that represents its class, without redirecting references.
-    #[cfg(feature = "module")]
-    pub(crate) fn settle(
-        &self,
-        function: FunctionIndex,
-        func: &mut Function,
-        options: &Options<'_>,
-    ) {
-        self.canonicalize(function, func, options);
-    }
-
-    /// Gives `func` its canonical body, if that is what is emitted: the class was found on canonical bodies.
-    fn canonicalize(
-        &self,
-        function: FunctionIndex,
-        func: &mut Function,
-        options: &Options<'_>,
-    ) -> bool {
-        if !self.entry(function).gets_compared_body() {
-            return false;
-        }
-        match canonicalized(func, options.canonicalize) {
-            Cow::Borrowed(_) => false,
-            Cow::Owned(canonical) => {
-                *func = canonical;
-                true
-            }
-        }
     }
 
     /// The function to which a direct call of `symbol` goes, if the unit has it.
@@ -286,13 +226,8 @@ fn keep_address_uses(func: &mut Function, func_ref: FuncRef) -> Option<FuncRef> 
 }
 
 /// The code of a function that a plan keeps, as it will be compiled: its own body, or that of the plan, applied.
-pub(crate) fn emitted(
-    plan: &Plan,
-    bodies: &mut dyn Bodies,
-    function: FunctionIndex,
-    options: &Options<'_>,
-) -> Function {
-    emitted_as(plan, bodies, function, Written::none(), options)
+pub(crate) fn emitted(plan: &Plan, bodies: &mut dyn Bodies, function: FunctionIndex) -> Function {
+    emitted_as(plan, bodies, function, Written::none())
 }
 
 /// The same, but for calls that stay as they are written.
@@ -301,49 +236,22 @@ pub(crate) fn emitted_as(
     bodies: &mut dyn Bodies,
     function: FunctionIndex,
     written: &Written,
-    options: &Options<'_>,
 ) -> Function {
-    let mut func = kept(plan, function, || bodies.body(function).clone());
-    plan.apply_as(function, &mut func, written, options);
+    let mut func = not_redirected(plan, bodies, function).clone();
+    func.name = UserFuncName::User(plan.entry(function).symbol().clone());
+    plan.apply_as(function, &mut func, written);
     func
 }
 
-/// A function that a plan keeps in the form in which functions are compared: its canonical body, rewritten. The
-/// result is not canonicalised a second time: it is emitted in this form, and the checker proves the emitted form
-/// against its own canonical body.
-pub(crate) fn compared(
-    plan: &Plan,
-    bodies: &mut dyn Bodies,
-    function: FunctionIndex,
-    options: &Options<'_>,
-) -> Function {
-    compared_as(plan, bodies, function, Written::none(), options)
-}
-
-/// The same, but for calls that stay as they are written.
-pub(crate) fn compared_as(
-    plan: &Plan,
-    bodies: &mut dyn Bodies,
-    function: FunctionIndex,
-    written: &Written,
-    options: &Options<'_>,
-) -> Function {
-    let own = || canonicalized(bodies.body(function), options.canonicalize).into_owned();
-    let mut func = kept(plan, function, own);
-    plan.rewrite(function, &mut func, written);
-    func
-}
-
-/// The same function with its references as they were, for a walk through [`Redirecting`]. Copied only if it is optimised.
+/// The same function with its references as they were, for a walk through [`Redirecting`].
 pub(crate) fn not_redirected<'a>(
     plan: &'a Plan,
     bodies: &'a mut dyn Bodies,
     function: FunctionIndex,
-    options: &Options<'_>,
-) -> Cow<'a, Function> {
+) -> &'a Function {
     match plan.new_body(function) {
-        Some(new) => Cow::Borrowed(new.body()),
-        None => canonicalized(bodies.body(function), options.canonicalize),
+        Some(new) => new.body(),
+        None => bodies.body(function),
     }
 }
 
@@ -386,18 +294,10 @@ pub(crate) fn body_to_emit<'a>(
     }
 }
 
-/// The body that a plan keeps for a function, under the function's symbol: its own, or the one that the plan adds.
-fn kept(plan: &Plan, function: FunctionIndex, own: impl FnOnce() -> Function) -> Function {
-    let mut func = plan.new_body(function).map_or_else(own, |new| new.body().clone());
-    func.name = UserFuncName::User(plan.entry(function).symbol().clone());
-    func
-}
-
 /// A unit after a plan, as the checker sees it.
 pub(crate) struct Applied<'a> {
     pub plan: &'a Plan,
     pub bodies: &'a mut dyn Bodies,
-    pub options: &'a Options<'a>,
 }
 
 impl Code for Applied<'_> {
@@ -405,21 +305,8 @@ impl Code for Applied<'_> {
         self.bodies.body(function)
     }
 
-    fn canonical(&mut self, function: FunctionIndex) -> Cow<'_, Function> {
-        canonicalized(self.bodies.body(function), self.options.canonicalize)
-    }
-
     fn emitted(&mut self, function: FunctionIndex) -> Function {
-        emitted(self.plan, self.bodies, function, self.options)
-    }
-
-    fn emitted_canonical(&mut self, function: FunctionIndex) -> Option<Function> {
-        match (self.options.canonicalize, self.plan.body_of(function)) {
-            (Canonicalize::Optimize(_), Some(_)) => {
-                Some(compared(self.plan, self.bodies, function, self.options))
-            }
-            (Canonicalize::None, _) | (_, None) => None,
-        }
+        emitted(self.plan, self.bodies, function)
     }
 
     fn data(&mut self, data: DataIndex) -> Option<&DataObject> {

@@ -46,9 +46,9 @@ pub(crate) use hash::{Digest, ShapeHash, digest, hashes};
 pub(crate) use prefilter::counts;
 
 use crate::extra_argument::ExtraArgument;
-use crate::options::{Compare, ComparePolicy};
+use crate::options::{Compare, ComparePolicy, Options};
 use crate::target::Target;
-use crate::unit::ResolveSymbol;
+use crate::unit::{NoUnit, ResolveSymbol};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
@@ -56,6 +56,20 @@ use cranelift_codegen::ir::{
     GlobalValue, Inst, StackSlotData, StackSlotKind, Type, Value, types,
 };
 use cranelift_entity::EntityRef;
+
+impl Encoding {
+    /// The encoding of a function on its own: every symbol it names is compared by name, none by class. `None` if
+    /// the walk finds IR that the verifier refuses.
+    ///
+    /// Within a unit, use [`Merger`](crate::Merger), which knows which callees are equal.
+    pub fn of(func: &Function, options: &Options<'_>) -> Option<Encoding> {
+        let mut encoding = Encoding::default();
+        let context =
+            Context { policy: options.compare, target: options.target, key: 0, symbols: &NoUnit };
+        encode(func, &context, &mut Scratch::default(), &mut encoding).ok()?;
+        Some(encoding)
+    }
+}
 
 /// Begins every shape stream. Changes with the output of the walk.
 const ENCODING_VERSION: u32 = 5;

@@ -278,8 +278,8 @@ impl Prover<'_> {
             return known.clone();
         }
         let key = self.plan.entry(function).attributes().key;
-        let body = self.code.canonical(function);
-        let known = Trace::of(&body, key, self.options).map(|trace| {
+        let body = self.code.original(function);
+        let known = Trace::of(body, key, self.options).map(|trace| {
             let Trace { digest, references } = trace;
             let face = Face::of_function(self.plan, function);
             Arc::new(Known { digest, references: references.into(), face })

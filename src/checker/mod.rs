@@ -50,26 +50,18 @@ use crate::options::{ComparePolicy, Options};
 use crate::plan::Refutation;
 use crate::target::Target;
 use crate::unit::{DataIndex, DataObject, FunctionIndex};
-use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use simulation::{Failure, Simulation};
 use terms::ExtraTerm;
 
-/// The functions and data objects of a unit, in the forms of which claims are made. The checker itself rewrites and
-/// canonicalises nothing.
+/// The functions and data objects of a unit, before and after a plan. The checker itself rewrites nothing.
 pub(crate) trait Code {
     /// A function of the unit as it was added.
     fn original(&mut self, function: FunctionIndex) -> &Function;
 
-    /// The same function in the form in which functions are compared, which is trusted to be equivalent.
-    fn canonical(&mut self, function: FunctionIndex) -> Cow<'_, Function>;
-
     /// The code of a kept function as it will be compiled.
     fn emitted(&mut self, function: FunctionIndex) -> Function;
-
-    /// The canonical form of a kept function of the unit, rewritten like its code. `None` if that is the code.
-    fn emitted_canonical(&mut self, function: FunctionIndex) -> Option<Function>;
 
     /// A data object of the unit, if its contents are available.
     fn data(&mut self, data: DataIndex) -> Option<&DataObject>;

@@ -10,7 +10,6 @@ use crate::plan::{Disposition, Entry, Mismatch, Plan, Proof, Refutation};
 use crate::unit::{
     Addresses, Attributes, DataAttributes, DataIndex, DataObject, DataReloc, FunctionIndex, Linkage,
 };
-use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -254,21 +253,9 @@ impl Prover<'_> {
         let Prover { plan, signatures, emitted, memory, options, code, pending, .. } = self;
         // A private copy has the body of the function that it was copied from.
         let original = plan.body_of(original).unwrap_or(original);
-        // With `Canonicalize::Optimize` functions are equal if they are equal after optimisation, which is trusted.
-        // `apply` optimises the bodies that replace others, and the bodies from which parameterised bodies are
-        // made; the rest stays as it is.
-        let optimised =
-            plan.entry(kept).gets_compared_body() || plan.parameterised_body(kept).is_some();
-        let (body, original_body) = match (optimised, own) {
-            (false, true) => (Cow::Borrowed(body), Cow::Borrowed(code.original(original))),
-            (true, _) => (Cow::Borrowed(body), code.canonical(original)),
-            (false, false) => {
-                let canonical = code.emitted_canonical(kept);
-                (canonical.map_or(Cow::Borrowed(body), Cow::Owned), code.canonical(original))
-            }
-        };
+        let original_body = code.original(original);
         let extra = signatures.is_some().then_some(extra);
-        let claim = Claim { own, extra, ..Claim::new(&body, &original_body, options) };
+        let claim = Claim { own, extra, ..Claim::new(body, original_body, options) };
         let mut symbols =
             InUnit { plan, signatures: signatures.as_deref(), emitted, memory, pending };
         Simulation::new(&claim, &mut symbols).run().map_err(|failure| {

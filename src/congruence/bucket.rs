@@ -14,7 +14,6 @@ use crate::canon::{
     self, Context, Digest, Encoding, Scratch, ShapeHash, StructuralHash, data, digest,
     structural_hash,
 };
-use crate::canonicalize::canonicalized;
 use crate::lists::Lists;
 use crate::options::Options;
 use crate::stats::Stats;
@@ -283,8 +282,8 @@ impl Walker<'_> {
                     key: self.unit.functions[function].attributes.key,
                     symbols: self.symbols,
                 };
-                let body = canonicalized(bodies.body(function), self.options.canonicalize);
-                let result = canon::encode(&body, &context, scratch, encoding);
+                let body = bodies.body(function);
+                let result = canon::encode(body, &context, scratch, encoding);
                 let stats = &mut walks.stats;
                 stats.walk_functions += 1;
                 stats.walk_instructions += encoding.instructions as usize;

@@ -6,8 +6,7 @@
 
 use super::Bucketer;
 use crate::canon::{counts, data};
-use crate::canonicalize::canonicalized;
-use crate::options::{Canonicalize, Options, Prebucket};
+use crate::options::{Options, Prebucket};
 use crate::stats::Stats;
 use crate::unit::{
     AddError, Addresses, Attributes, Bodies, DataAttributes, DataIndex, DataObject, DataSummary,
@@ -49,16 +48,15 @@ impl Summaries {
         if scanned {
             self.observed.add_address_uses(func);
         }
-        let body = canonicalized(func, options.canonicalize);
-        let bucket = match options.walks() {
-            Prebucket::Counts => counts(&body, attributes.key),
+        let bucket = match options.prebucket {
+            Prebucket::Counts => counts(func, attributes.key),
             Prebucket::WalkAll => {
                 self.stats.walk_add_functions += 1;
-                self.bucketer.hash_alone(&body, attributes.key, options)
+                self.bucketer.hash_alone(func, attributes.key, options)
             }
         };
         self.stats.add_functions += 1;
-        let instructions = u32::try_from(body.dfg.num_insts()).unwrap_or(u32::MAX);
+        let instructions = u32::try_from(func.dfg.num_insts()).unwrap_or(u32::MAX);
         self.unscanned += usize::from(!scanned);
         Ok(self.unit.add(symbol, attributes, bucket, instructions))
     }
@@ -100,21 +98,18 @@ impl Summaries {
     /// What can be known only of a complete unit: scans the functions whose address uses were not scanned when they
     /// were added, pins those that something points into, and keeps apart those that do not get the body that is
     /// compared.
-    pub fn complete(&mut self, bodies: &mut dyn Bodies, options: &Options<'_>) {
+    pub fn complete(&mut self, bodies: &mut dyn Bodies) {
         if self.addresses_matter {
             for index in 0..core::mem::take(&mut self.unscanned) {
                 let body = bodies.body(FunctionIndex::new(index));
                 self.observed.add_address_uses(body);
             }
         }
-        // A function that keeps its own code does not get the body that is compared: it equals only itself.
-        let equals_none = matches!(options.canonicalize, Canonicalize::Optimize(_));
         let Unit { functions, attributes: interned, .. } = &mut self.unit;
         for Defined { symbol, attributes } in functions.values_mut() {
             let own = **attributes;
             let pinned = own.pinned || self.observed.points_inside(symbol);
-            let pinned =
-                Attributes { pinned, no_merge: own.no_merge || pinned && equals_none, ..own };
+            let pinned = Attributes { pinned, ..own };
             if pinned != own {
                 *attributes = interned.intern(pinned);
             }

@@ -18,7 +18,7 @@ use crate::apply::{Written, body_to_emit, emitted_as};
 use crate::canon::{ContentDigest, Context, Digest, Encoding, Scratch, code_digest, encode};
 use crate::ir::{called, user_symbol};
 use crate::layout::laid_out_as_walked;
-use crate::options::{Canonicalize, ContentAddressing, Options};
+use crate::options::{ContentAddressing, Options};
 use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::signatures::References;
 use crate::unit::{
@@ -71,8 +71,8 @@ pub(crate) fn address_contents(
     let Some(content) = options.content_addressing else {
         return;
     };
-    // Canonical bodies are proved otherwise, and a limit is for finding a merge within the unit.
-    if !matches!(options.canonicalize, Canonicalize::None) || options.merge_limit.is_some() {
+    // A limit is for finding a merge within the unit.
+    if options.merge_limit.is_some() {
         return;
     }
     for function in mismatched_thunks(plan, bodies) {
@@ -147,7 +147,7 @@ fn candidates(
                 continue;
             }
         }
-        let func = emitted_as(plan, bodies, function, Written::visible(), options);
+        let func = emitted_as(plan, bodies, function, Written::visible());
         let Some((body, own, references)) = walk.read(plan, function, &func) else {
             continue;
         };

@@ -7,7 +7,6 @@
 mod incremental;
 
 use crate::apply::call_thunk;
-use crate::canonicalize::canonicalized;
 use crate::congruence::{Bucketed, Walked};
 use crate::incremental::{CachedClass, External, Graph, MergeCache, Record};
 use crate::ir::observes_its_frame;
@@ -144,7 +143,7 @@ fn cannot_merge(attributes: &DataAttributes) -> Option<Reason> {
 /// The reason why a function or data object is alone in its class.
 fn alone(options: &Options<'_>, bucketed: &Bucketed, node: Node) -> Reason {
     match bucketed.walked(node) {
-        Walked::No => match options.walks() {
+        Walked::No => match options.prebucket {
             Prebucket::Counts => Reason::Prefiltered,
             Prebucket::WalkAll => Reason::Different,
         },
@@ -536,8 +535,7 @@ impl Decision<'_> {
                 continue;
             }
             let copied = members[0];
-            let mut body =
-                canonicalized(self.bodies.body(copied), self.options.canonicalize).into_owned();
+            let mut body = self.bodies.body(copied).clone();
             body.name = UserFuncName::User(symbol.clone());
             let entry = self.plan.entry(copied);
             let attributes = Attributes {

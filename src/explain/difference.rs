@@ -4,7 +4,6 @@
 //! It does not search for the closest match or explain how to make the functions equal.
 
 use crate::canon::{self, Context, Encoding, Mark, Place, Scratch};
-use crate::canonicalize::canonicalized;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::unit::{Bodies, FunctionIndex, Item, Node, ResolveSymbol};
@@ -235,9 +234,8 @@ fn walk(
         key: plan.entry(function).attributes().key,
         symbols: plan as &dyn ResolveSymbol,
     };
-    let body = canonicalized(body, options.canonicalize);
     let mut walked = Walked { encoding: Encoding::default(), scratch: Scratch::recording() };
-    canon::encode(&body, &context, &mut walked.scratch, &mut walked.encoding).ok()?;
+    canon::encode(body, &context, &mut walked.scratch, &mut walked.encoding).ok()?;
     Some(walked)
 }
 

@@ -4,9 +4,8 @@ mod phases;
 
 pub use phases::{WalkAlone, phases};
 
-use crate::apply::{Redirecting, Written, compared, not_redirected};
+use crate::apply::{Redirecting, Written, emitted, not_redirected};
 use crate::canon::{Context, Encoding, Scratch, encode};
-pub use crate::canonicalize::{apply_rules, canonicalized};
 pub use crate::checker::trace;
 use crate::extra_argument::ExtraArgument;
 use crate::layout;
@@ -32,8 +31,8 @@ pub fn encodings(
         encode(body, &context, &mut Scratch::default(), &mut encoding).ok().map(|()| encoding)
     };
     let view = Redirecting { plan, written: Written::none(), symbols: &NoUnit };
-    let viewed = walk(&not_redirected(plan, bodies, function, options), &view);
-    [viewed, walk(&compared(plan, bodies, function, options), &NoUnit)]
+    let viewed = walk(not_redirected(plan, bodies, function), &view);
+    [viewed, walk(&emitted(plan, bodies, function), &NoUnit)]
 }
 
 /// The canonical form of a function, for the target of these options and what they compare.

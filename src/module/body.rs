@@ -11,7 +11,6 @@ use super::view::View;
 use super::{MergingModule, symbol};
 use crate::apply::redirect;
 use crate::ir::{address_uses, user_symbol};
-use crate::options::Options;
 use crate::plan::Plan;
 use crate::unit::FunctionIndex;
 use alloc::boxed::Box;
@@ -125,12 +124,10 @@ impl View<'_> {
     pub(super) fn prepare(
         &self,
         plan: &Plan,
-        options: &Options<'_>,
         flush: Flush,
         (index, function): (FunctionIndex, FuncId),
         func: &mut Function,
     ) -> ModuleResult<Observed> {
-        plan.settle(index, func, options);
         let referrer = match plan.content_digest(index) {
             Some(_) => Referrer::Units,
             None => Referrer::of(self.functions[function].replaces_others),
@@ -214,9 +211,8 @@ impl<M: Module> MergingModule<M> {
         let size = match code {
             Code::Added => unreachable!("it has IR now"),
             Code::Ir(mut func) => {
-                let options = self.pass_options(self.inner.isa(), flush);
                 let of = (index, function);
-                let observed = self.view().prepare(plan, &options, flush, of, &mut func)?;
+                let observed = self.view().prepare(plan, flush, of, &mut func)?;
                 self.observe(&observed);
                 let mut context = self.context.take().unwrap_or_else(|| Box::new(Context::new()));
                 self.inner.clear_context(&mut context);

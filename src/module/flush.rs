@@ -11,7 +11,7 @@ use super::{
 };
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::Increment;
-use crate::options::{Canonicalize, ContentAddressing, Options, Similar};
+use crate::options::{ContentAddressing, Options, Similar};
 use crate::pass::Merger;
 use crate::plan::{Disposition, NewBody, Plan, Reason};
 use crate::target::CallThunks;
@@ -269,10 +269,6 @@ impl<M: Module> MergingModule<M> {
         Options {
             compare: self.options.compare,
             prebucket: self.options.prebucket,
-            canonicalize: match self.options.optimize {
-                true => Canonicalize::Optimize(isa),
-                false => Canonicalize::None,
-            },
             target: match back_end {
                 BackEnd::Jit => self.target.in_jit(),
                 BackEnd::Any | BackEnd::Object => self.target,

@@ -45,9 +45,6 @@ pub struct ModuleOptions {
     pub compare: ComparePolicy,
     /// See [`Options::prebucket`](crate::Options::prebucket).
     pub prebucket: Prebucket,
-    /// Whether functions are optimised before they are compared; see
-    /// [`Canonicalize::Optimize`](crate::Canonicalize::Optimize).
-    pub optimize: bool,
     /// See [`Options::similar`](crate::Options::similar). In a JIT every function keeps its symbol, because
     /// its address can be requested.
     pub similar: Similar,
@@ -75,7 +72,6 @@ impl Default for ModuleOptions {
             remember: true,
             compare: ComparePolicy::default(),
             prebucket: Prebucket::default(),
-            optimize: false,
             similar: Similar::default(),
             prove: Prove::default(),
             content_addressed: false,

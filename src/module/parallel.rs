@@ -214,7 +214,6 @@ impl<M: Module> MergingModule<M> {
         });
         bodies.sort_by_key(|(_, (_, body))| Reverse(body.size(plan)));
         let view = self.view();
-        let options = self.pass_options(view.isa, flush);
         let contexts = &ahead.contexts;
         let refused = AtomicUsize::new(usize::MAX);
         let compile_all = || {
@@ -237,7 +236,7 @@ impl<M: Module> MergingModule<M> {
                         }
                     };
                     let of = (body.index, *function);
-                    match view.prepare(plan, &options, flush, of, &mut func) {
+                    match view.prepare(plan, flush, of, &mut func) {
                         Ok(observed) => {
                             let code = compile(contexts, *function, *func, body, view.isa);
                             Code::Compiled(observed, code)

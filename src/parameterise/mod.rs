@@ -44,7 +44,6 @@ pub(crate) use shared::{Shared, matched, summary};
 
 use crate::apply::{Redirecting, Written, not_redirected};
 use crate::canon::{self, Context, Encoding, Scratch};
-use crate::canonicalize::canonicalized;
 use crate::congruence::Encodings;
 use crate::incremental::MergeCache;
 use crate::lists::Lists;
@@ -52,7 +51,6 @@ use crate::options::{Options, Policy, Prebucket};
 use crate::plan::{Disposition, Plan, Reason};
 use crate::threads::{Pool, for_each};
 use crate::unit::{Attributes, Bodies, FunctionIndex, NoUnit, Observed, ResolveSymbol};
-use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use cost::Share;
@@ -254,15 +252,15 @@ fn walk_redirected<'b>(
     function: FunctionIndex,
     scratch: &mut Scratch,
     encoding: &mut Encoding,
-) -> Option<Cow<'b, Function>> {
+) -> Option<&'b Function> {
     let Symbols { plan, earlier: _, options, written } = symbols;
-    let body = not_redirected(plan, bodies, function, options);
+    let body = not_redirected(plan, bodies, function);
     if body.params.user_named_funcs().values().any(|name| *name == CALLEE) {
         return None;
     }
     let redirecting = Redirecting { plan, written, symbols: &NoUnit };
     let context = context(plan, function, &redirecting, options);
-    canon::encode(&body, &context, scratch, encoding).ok()?;
+    canon::encode(body, &context, scratch, encoding).ok()?;
     Some(body)
 }
 
@@ -301,15 +299,14 @@ fn shapes(
         if !is_candidate(plan, function, options) {
             continue;
         }
-        let shape = match (encodings.shape(function), options.walks()) {
+        let shape = match (encodings.shape(function), options.prebucket) {
             (Some(shape), _) => shape,
             // It has other counts than all other functions.
             (None, Prebucket::Counts) => continue,
             (None, Prebucket::WalkAll) => {
                 plan.stats_mut().similar_walks += 1;
-                let body = canonicalized(bodies.body(function), options.canonicalize);
                 let context = context(plan, function, &NoUnit, options);
-                match canon::encode(&body, &context, &mut scratch, &mut encoding) {
+                match canon::encode(bodies.body(function), &context, &mut scratch, &mut encoding) {
                     Ok(()) => canon::hashes(&encoding).0,
                     Err(canon::Malformed) => continue,
                 }

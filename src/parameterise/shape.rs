@@ -182,8 +182,7 @@ impl<'s> Shape<'s> {
                     tables.last_mut().expect("just pushed")
                 }
             };
-            table.push(function, &body, scratch, encoding, symbols);
-            drop(body);
+            table.push(function, body, scratch, encoding, symbols);
             walked(memory);
         }
         tables

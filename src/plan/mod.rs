@@ -160,12 +160,6 @@ impl<'a> Entry<'a> {
         self.outcome().class
     }
 
-    /// Whether a kept function gets the body that was compared, which is not its own with `Canonicalize::Optimize`:
-    /// calls of its equals may run it, in this unit or a later one.
-    pub(crate) fn gets_compared_body(&self) -> bool {
-        self.has_equals() || self.reason() == Reason::Representative
-    }
-
     /// The extra arguments of a call that goes to the function that replaces it: none, unless the function was
     /// merged with others that differ from it in constants and callees.
     pub fn extra_arguments(&self) -> &'a [ExtraArgument] {

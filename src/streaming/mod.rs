@@ -21,7 +21,7 @@ use crate::canon::{self, Context, Encoding, Scratch, code_digest};
 use crate::chunks::Chunks;
 use crate::congruence::{Bucketed, Compiled, Encodings, Walked, refine};
 use crate::decide::{Input, decide};
-use crate::options::{Canonicalize, Options, Prebucket};
+use crate::options::{Options, Prebucket};
 use crate::plan::Plan;
 use crate::stats::Stats;
 use crate::unit::{
@@ -189,12 +189,11 @@ enum Target {
 }
 
 impl<'a> StreamingMerger<'a> {
-    /// No functions, and none is held: similar ones are not merged. Of the options, [`Options::canonicalize`],
+    /// No functions, and none is held: similar ones are not merged. Of the options,
     /// [`Options::prebucket`] and [`Options::prove`] have no effect, and [`Options::call_thunks`] has one only for
     /// similar functions.
     pub fn new(options: Options<'a>) -> Self {
-        let options =
-            Options { canonicalize: Canonicalize::None, prebucket: Prebucket::Counts, ..options };
+        let options = Options { prebucket: Prebucket::Counts, ..options };
         StreamingMerger {
             options,
             scratch: Scratch::default(),

@@ -5,8 +5,8 @@ use crate::support::{Rng, any_isa, free, parse_one, random, verify};
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::{
-    Attributes, Canonicalize, Disposition, Encoding, Linkage, Merger, Mismatch, Options, Plan,
-    Prebucket, Reason, Target, prove,
+    Attributes, Disposition, Encoding, Linkage, Merger, Mismatch, Options, Plan, Prebucket, Reason,
+    Target, prove,
 };
 use std::collections::BTreeMap;
 use testkit::check::{Applied, check_unit};
@@ -31,8 +31,7 @@ fn an_applied_unit_is_complete_and_valid() {
 #[test]
 fn a_unit_compared_after_optimisation_is_complete_and_valid() {
     random(|u| {
-        let mut unit = Unit::random(u)?;
-        unit.options.canonicalize = Canonicalize::Optimize(any_isa());
+        let unit = Unit::random(u)?.canonical(any_isa());
         check_unit(&unit);
         check_unit(&unit.permuted(Colocated::Change, u.arbitrary()?));
         Ok(())

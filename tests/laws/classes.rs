@@ -67,7 +67,7 @@ fn applied(unit: &Unit, plan: &Plan) -> BTreeMap<String, String> {
             Some(new) => new.body().clone(),
             None => unit.functions[function.as_u32() as usize].body.clone(),
         };
-        plan.apply(function, &mut func, &unit.options);
+        plan.apply(function, &mut func);
         kept.insert(entry.symbol().to_string(), func.to_string());
     }
     kept

@@ -8,9 +8,9 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::units::{Group, SharingMap};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, Canonicalize, Compare, ComparePolicy, ContentAddressing,
-    ContentDigest, DataAttributes, Disposition, FunctionIndex, Linkage, MergeCache, Merger,
-    Options, Plan, Policy, Prove, Similar, Target, decide_sharing,
+    Addresses, Attributes, Bodies, Compare, ComparePolicy, ContentAddressing, ContentDigest,
+    DataAttributes, Disposition, FunctionIndex, Linkage, MergeCache, Merger, Options, Plan, Policy,
+    Prove, Similar, Target, decide_sharing,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::across::{cut, linked, map, replicated, summaries};
@@ -195,10 +195,8 @@ fn plans_hold_whatever_is_compared() {
             (bodies, parameterised) =
                 (bodies + linked.bodies, parameterised + linked.parameterised);
         }
-        let optimize = Canonicalize::Optimize(isa);
-        for canonicalize in [Canonicalize::None, optimize] {
-            let options = Options { canonicalize, ..unit.options };
-            let plan = Parts { options: &options, ..Parts::from(&unit) }.plan();
+        for unit in [unit.clone(), unit.clone().canonical(isa)] {
+            let plan = unit.plan();
             if let Some(Err(refutation)) = plan.proof() {
                 panic!("{seed}: {refutation}");
             }

@@ -86,7 +86,7 @@ impl Program {
         self.fresh = fresh;
         self.cache.extend(&increment);
         for ((index, _), func) in plan.entries().zip(&mut functions) {
-            plan.apply(index, func, &options);
+            plan.apply(index, func);
             crate::support::verify(func);
         }
         (plan, functions)

@@ -22,8 +22,8 @@ fn what_needs_no_apply_is_not_changed() {
             if entry.disposition() == Disposition::Keep {
                 let mut body = unit.functions[function.as_u32() as usize].body.clone();
                 let before = body.clone();
-                let needs = plan.needs_apply(function, &body, &unit.options);
-                let changed = plan.apply(function, &mut body, &unit.options);
+                let needs = plan.needs_apply(&body);
+                let changed = plan.apply(function, &mut body);
                 assert!(needs || !changed && body == before, "{before}\n{body}");
                 without += usize::from(!needs);
                 in_vain += usize::from(needs && !changed);

@@ -8,8 +8,8 @@ use crate::support::{asked_runs, first_seed};
 use arbitrary::Unstructured;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{
-    CallThunks, Callees, Canonicalize, ContentAddressing, Instructions, Options, Policy, Prebucket,
-    Prove, Similar, Target,
+    CallThunks, Callees, ContentAddressing, Instructions, Options, Policy, Prebucket, Prove,
+    Similar, Target,
 };
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
@@ -50,15 +50,6 @@ fn option_sets(isa: &'static dyn TargetIsa) -> Vec<(&'static str, Options<'stati
         ),
         ("everything is compared", Options { compare: compared(u64::MAX), ..size }),
         ("every function is walked", Options { prebucket: Prebucket::WalkAll, ..size }),
-        ("canonical bodies", Options { canonicalize: Canonicalize::Optimize(isa), ..balanced }),
-        (
-            "canonical bodies that dispatch",
-            Options {
-                canonicalize: Canonicalize::Optimize(isa),
-                similar: Similar { callees: Callees::Dispatch, ..size.similar },
-                ..size
-            },
-        ),
         (
             "content addressing",
             Options { content_addressing: Some(ContentAddressing::of(isa)), ..size },

@@ -78,7 +78,7 @@ impl Compiled<'_> {
                     let new = plan.new_body(output.function).map(NewBody::body);
                     let mut body = own.map(|own| &own.body).or(new).expect("a body").clone();
                     body.name = name;
-                    plan.apply(output.function, &mut body, options);
+                    plan.apply(output.function, &mut body);
                     self.size(&body)?
                 }
             });

@@ -220,48 +220,6 @@ fn a_limit_inside_a_class_that_shares_a_body_works() {
     }
 }
 
-#[test]
-fn optimising_first_finds_more_and_computes_the_same() {
-    let text = |name: &str, k: &str| {
-        format!(
-            "export function %{name}(i64) -> i64 system_v {{
-block0(v0: i64):
-    v1 = iconst.i64 {k}
-    v2 = iconst.i64 0
-    v3 = iadd v1, v2
-    v4 = iadd v0, v3
-    return v4
-}}
-"
-        )
-    };
-    let plain = "export function %plain(i64) -> i64 system_v {
-block0(v0: i64):
-    v1 = iconst.i64 7
-    v2 = iadd v0, v1
-    return v2
-}
-";
-    let options = ModuleOptions {
-        optimize: true,
-        prebucket: cranelift_mergefunc::Prebucket::WalkAll,
-        ..insignificant()
-    };
-    let mut module = MergingModule::with_options(optimising_jit(), options);
-    define_all(&mut module, &(text("a", "7") + plain + &text("b", "8")));
-    module.finalize_definitions().unwrap();
-    assert_eq!(module.body_of(id(&module, "plain")), module.body_of(id(&module, "a")));
-    for (name, result) in [("a", 9), ("plain", 9), ("b", 10)] {
-        assert_eq!(call(&module, name, 2), result, "{name}");
-    }
-}
-
-fn optimising_jit() -> JITModule {
-    let names = cranelift_module::default_libcall_names();
-    let flags = [("opt_level", "speed")];
-    JITModule::new(cranelift_jit::JITBuilder::with_flags(&flags, names).unwrap())
-}
-
 /// `takes_thunk` and `takes_aligned` take the addresses of equal functions and merge; the address that the body
 /// takes, for `aligned` as well, is that of the thunk.
 #[test]

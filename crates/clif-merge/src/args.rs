@@ -3,6 +3,7 @@
 //! Each group is flattened into the options of the subcommands that need it. What a group says is
 //! turned into plain data here; nothing is read or written but the unit.
 
+use crate::canonical::canonicalize;
 use crate::exit::usage;
 use crate::input::{Files, Sources};
 use crate::jobs::JobsArg;
@@ -19,8 +20,8 @@ use clif_unit::unit::{self, Reading, Unit};
 use clif_unit::verify::Verifier;
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_mergefunc::{
-    Addresses, Attributes, CallThunks, Callees, Canonicalize, Compare, ComparePolicy, Instructions,
-    Linkage, Options, Policy, Prebucket, Similar, Target, cranelift_codegen,
+    Addresses, Attributes, CallThunks, Callees, Compare, ComparePolicy, Instructions, Linkage,
+    Options, Policy, Prebucket, Similar, Target, cranelift_codegen,
 };
 use std::path::PathBuf;
 use target_lexicon::Triple;
@@ -189,7 +190,7 @@ pub struct Pass {
     #[arg(long)]
     pub walk_all: bool,
 
-    /// What is done to a copy of every function before it is compared
+    /// What is done to every function before it is compared
     #[arg(long, value_enum, value_name = "HOW", default_value_t = How::None)]
     pub canonicalize: How,
 
@@ -316,19 +317,24 @@ impl What {
 }
 
 impl Pass {
+    /// Does to the functions of a unit what is done before they are compared.
+    pub fn prepare(&self, unit: &mut Unit, isa: &dyn TargetIsa) {
+        match self.canonicalize {
+            How::None => {}
+            How::Optimize => canonicalize(unit, isa),
+        }
+    }
+
     /// The options of a run for `isa`. `aliases` is whether the result can have aliases.
     pub fn options<'a>(&self, isa: &'a dyn TargetIsa, aliases: bool) -> Options<'a> {
         let mut options = Options::default();
         for what in &self.compare {
             what.compare(&mut options.compare);
         }
-        options.prebucket = match self.walk_all {
+        // The tables of canonical bodies have gaps.
+        options.prebucket = match self.walk_all || self.canonicalize == How::Optimize {
             true => Prebucket::WalkAll,
             false => Prebucket::Counts,
-        };
-        options.canonicalize = match self.canonicalize {
-            How::None => Canonicalize::None,
-            How::Optimize => Canonicalize::Optimize(isa),
         };
         options.target = Target::of(isa);
         options.call_thunks = Some(CallThunks::of(isa));
@@ -464,7 +470,8 @@ impl Common {
         let files = input.open()?;
         let isa = self.isa(files.texts())?;
         let sources = files.translate(&*isa, &jobs, &self.general)?;
-        let unit = input.read(&sources, &*isa, &self.general)?;
+        let mut unit = input.read(&sources, &*isa, &self.general)?;
+        self.pass.prepare(&mut unit, &*isa);
         Ok(ReadUnit { isa, texts: sources.texts, unit })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Reads a unit, merges, compiles what is left, writes the object. It does not link.
 
-use crate::args::{Common, How, Input, ReadUnit};
+use crate::args::{Common, Input, ReadUnit};
 use crate::check::check;
 use crate::codegen::{Refused, RefusedBody, check_settings};
 use crate::emit_object::{Outcome, Request, Time, emit};
@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result, anyhow};
 use clif_unit::pass;
 use clif_unit::unit::Unit;
 use cranelift_mergefunc::units::{FileAt, SharingMap};
-use cranelift_mergefunc::{Canonicalize, ContentAddressing, ModuleOptions, ModuleStats, Options};
+use cranelift_mergefunc::{ContentAddressing, ModuleOptions, ModuleStats, Options};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -126,9 +126,6 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         common,
     } = opts;
     let content_addressed = content_addressed || map.is_some();
-    if content_addressed && common.pass.canonicalize != How::None {
-        return Err(usage("--content-addressed cannot be used with --canonicalize optimize"));
-    }
     let name = match name {
         None if unit_summary.is_some() || merge_map.is_some() => Some(name_of(&output)?),
         name => name,
@@ -229,7 +226,6 @@ fn module_options(options: &Options<'_>) -> ModuleOptions {
     let Options {
         compare,
         prebucket,
-        canonicalize,
         target: _,
         aliases,
         call_thunks: _,
@@ -243,7 +239,6 @@ fn module_options(options: &Options<'_>) -> ModuleOptions {
     ModuleOptions {
         compare,
         prebucket,
-        optimize: matches!(canonicalize, Canonicalize::Optimize(_)),
         aliases,
         similar,
         prove,

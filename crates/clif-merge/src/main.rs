@@ -6,6 +6,7 @@
 
 mod args;
 mod bisect;
+mod canonical;
 mod check;
 mod codegen;
 mod combine;

@@ -105,7 +105,7 @@ fn pass_here(unit: &Unit, options: &Options<'_>, jobs: &Jobs) -> Result<(Applied
     let mut new_bodies = Vec::new();
     for new in plan.new_bodies() {
         let mut func = new.body().clone();
-        plan.apply(new.function(), &mut func, options);
+        plan.apply(new.function(), &mut func);
         new_bodies.push(Some(func));
     }
     let compiled = |index: usize| {
@@ -114,7 +114,7 @@ fn pass_here(unit: &Unit, options: &Options<'_>, jobs: &Jobs) -> Result<(Applied
     };
     for (index, func) in functions.iter_mut().enumerate() {
         if compiled(index) {
-            plan.apply(FunctionIndex::new(index), func, options);
+            plan.apply(FunctionIndex::new(index), func);
         }
     }
     let time = start.elapsed();

@@ -428,7 +428,8 @@ pub fn measure<R>(task: &Task<'_>, finish: impl FnOnce(Measured<'_>) -> Result<R
     let host = &*isas[at_host];
     start = Instant::now();
     let sources = files.translate(host, &jobs, general)?;
-    let unit = input.read(&sources, host, general)?;
+    let mut unit = input.read(&sources, host, general)?;
+    pass.prepare(&mut unit, host);
     read += start.elapsed();
     let jobs = jobs.start()?;
 

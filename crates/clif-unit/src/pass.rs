@@ -158,14 +158,14 @@ fn prepared<'a, 'o>(
 }
 
 /// Carries out `plan`. `unit` keeps its functions.
-pub fn apply(unit: &Unit, plan: Plan, names: Names, options: &Options<'_>) -> Merged {
+pub fn apply(unit: &Unit, plan: Plan, names: Names) -> Merged {
     let mut emit: Vec<Emit> = Vec::with_capacity(unit.functions.len());
     let mut changed = Vec::with_capacity(unit.functions.len());
     for output in plan.outputs() {
         let index = output.function.index();
         let apply = |func: &Function| {
             let mut func = func.clone();
-            let changed = plan.apply(output.function, &mut func, options);
+            let changed = plan.apply(output.function, &mut func);
             (Emit::Body(Box::new(func)), changed)
         };
         let (emitted, is_changed) = match output.emit {
@@ -254,7 +254,7 @@ pub fn summarize(unit: &Unit, options: &Options<'_>, name: String) -> Result<Uni
 /// Plans and applies.
 pub fn merge(unit: &Unit, options: &Options<'_>) -> Result<Merged> {
     let (plan, names) = plan(unit, options)?;
-    Ok(apply(unit, plan, names, options))
+    Ok(apply(unit, plan, names))
 }
 
 /// The target of the pass for an ISA, or the generic one.

@@ -12,7 +12,9 @@ use crate::aligned;
 use crate::generate::conventions::USUAL_FUEL;
 use crate::program::{Entry, MEMORY_BYTES, Parts, Program, Streamed};
 use crate::support::Rng;
+use crate::unit::Unit;
 use cranelift_codegen::ir::{ArgumentPurpose, Signature, TrapCode, Type, UserExternalName, types};
+use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{Disposition, ExtraArgument, Plan};
 use std::collections::HashSet;
 use std::fmt::{self, Write};
@@ -308,6 +310,21 @@ impl Comparison {
             in_floats: in_floats(&plan),
             ..Comparison::of(programs(), seed, effort)
         })
+    }
+
+    /// The unit, and the unit of canonical bodies after it was merged: what computes canonical bodies is trusted by everything but
+    /// this. `None` if nothing merges.
+    pub fn canonical(
+        unit: &Unit,
+        isa: &dyn TargetIsa,
+        seed: u64,
+        effort: Effort,
+    ) -> Option<Comparison> {
+        let canonical = unit.clone().canonical(isa);
+        let comparison = Comparison::new(&Parts::from(&canonical), seed, effort)?;
+        let [_, merged] = comparison.programs;
+        let programs = [Program::unmerged(&Parts::from(unit)), merged];
+        Some(Comparison { programs, ..comparison })
     }
 
     /// The unit, and the unit as [`Program::streamed`] makes it.

@@ -298,7 +298,7 @@ impl Program {
     pub fn merged(unit: &Parts<'_>, plan: &Plan) -> Program {
         Program::of_outputs(unit, plan, |function| {
             let mut body = unit.functions[function.index()].body.clone();
-            plan.apply(function, &mut body, unit.options);
+            plan.apply(function, &mut body);
             body
         })
     }
@@ -324,7 +324,7 @@ impl Program {
                 Emit::Body => Some(Definition::Body(Box::new(code(function)))),
                 Emit::NewBody(new) => {
                     let mut new = new.clone();
-                    plan.apply(function, &mut new, unit.options);
+                    plan.apply(function, &mut new);
                     Some(Definition::Body(Box::new(new)))
                 }
             };
@@ -404,7 +404,7 @@ impl Program {
             body.name = UserFuncName::User(unit.functions[function.index()].symbol());
             match held[code] {
                 true => {
-                    plan.apply(function, &mut body, unit.options);
+                    plan.apply(function, &mut body);
                 }
                 false => relocate(&plan, &mut body),
             }

@@ -7,10 +7,9 @@ use crate::isa;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::verify_function;
-use cranelift_mergefunc::internals;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Canonicalize, Encoding, FunctionIndex, Linkage, Merger, Options, Plan,
-    Prebucket, may_replace,
+    Addresses, Attributes, Encoding, FunctionIndex, Linkage, Merger, Options, Plan, Prebucket,
+    may_replace,
 };
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -57,12 +56,12 @@ pub fn long_function(name: &str, header: &str, first: &str) -> String {
 /// Applies the rules with which this crate goes on after Cranelift's optimiser, and nothing else, to a function.
 /// Returns whether anything changed.
 pub fn apply_rules(func: &mut Function) -> bool {
-    internals::apply_rules(func)
+    cranelift_mergefunc_canonical::apply_rules(func)
 }
 
-/// The body of `func` that is compared with [`Canonicalize::Optimize`].
+/// The canonical body of a function, or the function as it is, if there is none.
 pub fn canonical_body(func: &Function, isa: &dyn TargetIsa) -> Function {
-    internals::canonicalized(func, Canonicalize::Optimize(isa)).into_owned()
+    cranelift_mergefunc_canonical::canonical_body(func, isa).unwrap_or_else(|| func.clone())
 }
 
 /// An ISA of the host that optimises, with every setting that some instruction asks for. The verifier
@@ -116,7 +115,7 @@ pub fn encode(func: &Function, options: &Options<'_>) -> Encoding {
 
 /// What the checker remembers of a function. `None` for what the verifier refuses.
 pub fn trace(func: &Function) -> Option<([u8; 32], String)> {
-    internals::trace(func, &walk_all())
+    cranelift_mergefunc::internals::trace(func, &walk_all())
 }
 
 /// Plans the functions as one unit, under symbols that none of them refers to.

@@ -7,7 +7,7 @@ use crate::aligned::{check_exchange, exchanges};
 use crate::augmented::augmented_with_merged;
 use crate::check::check_unit;
 use crate::classes::classes;
-use crate::differential::{Effort, Host, Tally, check_some};
+use crate::differential::{Comparison, Effort, Host, Tally, check_some};
 use crate::generate::expected::Relation;
 use crate::generate::function::Profile;
 use crate::generate::opcodes::Machine;
@@ -21,8 +21,8 @@ use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Block, Function, Inst, UserExternalName};
 use cranelift_mergefunc::internals::decided;
 use cranelift_mergefunc::{
-    Canonicalize, Disposition, Encoding, FunctionIndex, Options, Plan, Prebucket, Prove,
-    may_replace, structural_hash,
+    Disposition, Encoding, FunctionIndex, Options, Plan, Prebucket, Prove, may_replace,
+    structural_hash,
 };
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -243,8 +243,10 @@ pub fn differential(u: &mut Unstructured<'_>, host: &mut Host<'_>) -> Result<Tal
         return Ok(Tally::default());
     }
     if seed % 8 == 2 {
-        // The code that runs in place of merged functions is a canonical body.
-        unit.options.canonicalize = Canonicalize::Optimize(any_isa());
+        let comparison = Comparison::canonical(&unit, any_isa(), seed, Effort::default());
+        return Ok(comparison.map_or(Tally::default(), |comparison| {
+            comparison.run(host).unwrap_or_else(|difference| panic!("{difference}"))
+        }));
     }
     if differs && seed.is_multiple_of(4) {
         unit.options.prove = Prove::Never;

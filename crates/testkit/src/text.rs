@@ -19,8 +19,9 @@ use clif_unit::{check, data, text};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_mergefunc::{
     Addresses, Attributes, Contents, Linkage, Options, Policy, Prebucket, Similar, Target,
-    cranelift_codegen, panic_is_contained,
+    cranelift_codegen,
 };
+use cranelift_mergefunc_canonical::panic_is_contained;
 use std::sync::OnceLock;
 
 /// The name of the text, which begins every error.
@@ -109,7 +110,7 @@ fn print(text: &str, unit: &Unit) -> String {
     }
     let options = Options::default();
     match pass::plan(&apart, &options) {
-        Ok((plan, names)) => emit(unit, &pass::apply(unit, plan, names, &options)),
+        Ok((plan, names)) => emit(unit, &pass::apply(unit, plan, names)),
         Err(error) => panic!("a unit that was read cannot be planned: {error:#}"),
     }
 }

@@ -9,11 +9,12 @@ use crate::generate::unit::GeneratedUnit;
 use crate::permute::{Colocated, permuted};
 pub use crate::program::DataMember;
 use crate::program::Parts;
-use crate::support::{Rng, free};
+use crate::support::{Rng, canonical_body, free};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, UserExternalName, UserExternalNameRef, UserFuncName,
 };
+use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{
     Attributes, Bodies, Callees, FunctionIndex, Increment, Instructions, MergeCache, Options, Plan,
     Policy, Prebucket, Proof, Refutation, Similar, SizeModel, Target,
@@ -134,6 +135,15 @@ impl Unit {
         u.choose(&[Sizes::Uniform, Sizes::Fitted, Sizes::Uniform])?.set(&mut options);
         let unit = GeneratedUnit::draw(u, &Profile::small()).unit;
         Ok(Unit { options, ..unit })
+    }
+
+    /// The unit of canonical bodies, whatever the sizes of their tables.
+    pub fn canonical(mut self, isa: &dyn TargetIsa) -> Unit {
+        for member in &mut self.functions {
+            member.body = canonical_body(&member.body, isa);
+        }
+        self.options.prebucket = Prebucket::WalkAll;
+        self
     }
 
     /// The unit in which every function may be eliminated unless a call to it can be patched, without thunks,

@@ -33,7 +33,7 @@ use super::cost::{Effort, Share};
 use super::probe::{OwnSizes, Probed, Sizes};
 use super::uses::Uses;
 use super::{context, cost, is_candidate, merged_into, merges_left, order};
-use crate::apply::{compared, not_redirected};
+use crate::apply::{emitted, not_redirected};
 use crate::canon::{self, Encoding, Scratch};
 use crate::congruence::Encodings;
 use crate::extra_argument::ExtraArgument;
@@ -109,7 +109,7 @@ pub(crate) fn align(
     let mut rounds = 0..effort.rounds;
     while rounds.next().is_some() && aligning.round() {}
     // Functions keep their numbers until the last round.
-    remove_merged_bodies(plan, options);
+    remove_merged_bodies(plan);
     plan.count();
 }
 
@@ -259,8 +259,8 @@ impl Aligning<'_> {
 
     /// The bytes that it takes for a function to pass a selector, at least. `None` if it cannot.
     fn least(&mut self, function: FunctionIndex) -> Option<i64> {
-        let func = not_redirected(self.plan, self.bodies, function, self.options);
-        let (signature, observes) = (func.signature.clone(), observes_its_frame(&func));
+        let func = not_redirected(self.plan, self.bodies, function);
+        let (signature, observes) = (func.signature.clone(), observes_its_frame(func));
         let selector = ExtraArgument::Constant { ty: types::I32, bits: 0 };
         let arguments = as_passed(alloc::vec![selector], &signature, self.options);
         let outcome = self.outcome(function, &signature, observes, &arguments);
@@ -276,7 +276,7 @@ impl Aligning<'_> {
             tries,
             |bodies, (scratch, predicting), Try { functions, merged }| {
                 let mut originals = functions.map(|function| {
-                    let mut func = compared(plan, bodies, function, options);
+                    let mut func = emitted(plan, bodies, function);
                     fold_branches(&mut func);
                     func
                 });

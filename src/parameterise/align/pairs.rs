@@ -15,7 +15,6 @@ use crate::parameterise::cost::{self, Effort};
 use crate::plan::Plan;
 use crate::threads::{Pool, for_each};
 use crate::unit::{Bodies, FunctionIndex};
-use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use cranelift_codegen::ir::Function;
@@ -113,7 +112,7 @@ impl Pairing {
             let key = unit.plan.entry(function).attributes().key;
             let func = unit.function(bodies, function);
             let is_large = func.dfg.num_insts() >= cost::MIN_ALIGNED;
-            (function, is_large.then(|| sketch::graph(&func, key)).flatten())
+            (function, is_large.then(|| sketch::graph(func, key)).flatten())
         });
         graphs.extend(found);
         let mut count: HashMap<u64, u32, FxBuildHasher> = HashMap::default();
@@ -125,7 +124,7 @@ impl Pairing {
         let new = functions.iter().copied().filter(|it| shares(it) && !sketches.contains_key(it));
         let found = chunked(bodies, new.collect(), |bodies, (): &mut (), function| {
             let func = unit.function(bodies, function);
-            (function, graphs[&function].and_then(|graph| Sketch::of(&func, graph)))
+            (function, graphs[&function].and_then(|graph| Sketch::of(func, graph)))
         });
         sketches.extend(found);
     }
@@ -139,8 +138,8 @@ struct Unit<'a> {
 }
 
 impl<'a> Unit<'a> {
-    fn function(self, bodies: &'a mut dyn Bodies, function: FunctionIndex) -> Cow<'a, Function> {
-        not_redirected(self.plan, bodies, function, self.options)
+    fn function(self, bodies: &'a mut dyn Bodies, function: FunctionIndex) -> &'a Function {
+        not_redirected(self.plan, bodies, function)
     }
 }
 
@@ -157,9 +156,9 @@ fn outline(
     functions.dedup();
     let found = chunked(bodies, functions, |bodies, scratch, function| {
         let func = unit.function(bodies, function);
-        let outline = Outline::of(&func, &|symbol| unit.plan.call_symbol(symbol));
+        let outline = Outline::of(func, &|symbol| unit.plan.call_symbol(symbol));
         let model = unit.options.target.size_model;
-        let predicted = model.and_then(|model| model.predict_with(&func, scratch));
+        let predicted = model.and_then(|model| model.predict_with(func, scratch));
         (function, outline.zip(predicted.map(i64::from)))
     });
     outlines.extend(found);

@@ -4,7 +4,6 @@
 //! here.
 
 use crate::extra_argument::ExtraArgument;
-use crate::options::Options;
 use crate::plan::{Disposition, Plan};
 use crate::unit::FunctionIndex;
 use alloc::sync::Arc;
@@ -14,7 +13,7 @@ use hashbrown::HashSet;
 use rustc_hash::FxBuildHasher;
 
 /// Removes the parameterised bodies that a plan merges away, and every reference to them. Linear in the size of the plan.
-pub(super) fn remove_merged_bodies(plan: &mut Plan, options: &Options<'_>) {
+pub(super) fn remove_merged_bodies(plan: &mut Plan) {
     let parameterised = plan.new_bodies().iter().filter(|new| new.copy_of().is_none());
     let removed = parameterised.map(|new| plan.entry(new.function()));
     let removed = removed.filter(|entry| entry.disposition() != Disposition::Keep);
@@ -37,7 +36,7 @@ pub(super) fn remove_merged_bodies(plan: &mut Plan, options: &Options<'_>) {
         let mut symbols = new.body().params.user_named_funcs().values();
         if symbols.any(|symbol| removed.contains(symbol)) {
             let mut body = new.body().clone();
-            plan.apply(new.function(), &mut body, options);
+            plan.apply(new.function(), &mut body);
             bodies.push((new.function(), body));
         }
     }

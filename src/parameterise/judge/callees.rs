@@ -40,7 +40,7 @@ impl<'b> Work<'_, 'b> {
         let first = walk_redirected(&symbols, self.bodies, function, self.scratch, self.encoding);
         let first = first.expect("was walked before");
         let places = table::columns(&self.scratch.marks, self.encoding);
-        let mut direct = loops::calls_in_loops(&first, &places);
+        let mut direct = loops::calls_in_loops(first, &places);
         for &row in set {
             let Some(cycle) = cycles[table.function(row)] else {
                 continue;

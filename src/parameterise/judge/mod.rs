@@ -7,7 +7,7 @@
 
 mod callees;
 
-use crate::apply::{Written, compared, compared_as, not_redirected};
+use crate::apply::{Written, emitted, emitted_as, not_redirected};
 use crate::canon::{self, Place};
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::MergeCache;
@@ -201,10 +201,10 @@ impl Work<'_, '_> {
             Row { calls: uses.calls(function).into(), thunk: self.must_keep_symbol(function) }
         });
         let rows: Vec<Row> = rows.collect();
-        let first = not_redirected(plan, self.bodies, function, options);
+        let first = not_redirected(plan, self.bodies, function);
         let signature = first.signature.clone();
         let conv = signature.call_conv;
-        let body = self.sizes.of(&first)?;
+        let body = self.sizes.of(first)?;
         let mut columns = Vec::with_capacity(parameters.len());
         for parameter in parameters {
             let mut number: BTreeMap<u32, u32> = BTreeMap::new();
@@ -281,9 +281,9 @@ impl Work<'_, '_> {
         let Judge { plan, uses, options, .. } = *self.judge;
         let table = self.table;
         let function = table.function(rows[0]);
-        let original = compared_as(plan, self.bodies, function, table.written(), options);
+        let original = emitted_as(plan, self.bodies, function, table.written());
         let is_emitted = table.written().is_empty();
-        let emitted = (!is_emitted).then(|| compared(plan, self.bodies, function, options));
+        let emitted = (!is_emitted).then(|| emitted(plan, self.bodies, function));
         let originals =
             Originals { compared: &original, emitted: emitted.as_ref().unwrap_or(&original) };
         let call_sites = rows.iter().map(|&row| {

@@ -11,7 +11,7 @@ use super::super::table::{Parameter, Table};
 use super::super::value::{Symbols, Value};
 use super::super::{Memory, Search, body, cost, walk_redirected};
 use super::rows::{Row, Rows, Shape, rows};
-use crate::apply::{Written, compared_as};
+use crate::apply::{Written, emitted_as};
 use crate::congruence::Encodings;
 use crate::extra_argument::ExtraArgument;
 use crate::ir::observes_its_frame;
@@ -149,7 +149,7 @@ impl Search<'_> {
                     tables.entry(key).or_insert_with(|| Table::new(&written))
                 }
             };
-            table.push(function, &body, scratch, encoding, &symbols);
+            table.push(function, body, scratch, encoding, &symbols);
         }
         tables.into_values().collect()
     }
@@ -234,7 +234,7 @@ impl Search<'_> {
         argument_plan: &ArgumentPlan,
     ) -> Option<Candidate> {
         let function = table.function(rows[0]);
-        let original = compared_as(self.plan, self.bodies, function, table.written(), self.options);
+        let original = emitted_as(self.plan, self.bodies, function, table.written());
         let signature = &original.signature;
         // A function that calls the body, where no jump can pass the extra arguments.
         let calls = self.options.call_thunks.is_some_and(|thunks| {

@@ -9,6 +9,7 @@
 
 use super::header::Command;
 use crate::args::What;
+use crate::canonical::canonicalize;
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum as _;
 use clif_unit::check;
@@ -25,9 +26,9 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::{
-    Addresses, CallThunks, Callees, Canonicalize, ComparePolicy, DataEntry, Disposition, Entry,
-    FunctionIndex, Instructions, Linkage, NewBody, Options, Plan, Policy, Prebucket, Similar,
-    SizeModel, cranelift_codegen, extended_signature,
+    Addresses, CallThunks, Callees, ComparePolicy, DataEntry, Disposition, Entry, FunctionIndex,
+    Instructions, Linkage, NewBody, Options, Plan, Policy, Prebucket, Similar, SizeModel,
+    cranelift_codegen, extended_signature,
 };
 use std::collections::{BTreeMap, HashSet};
 
@@ -129,11 +130,7 @@ impl MergeOptions {
     }
 
     /// The options of the pass for a target, or for none.
-    ///
-    /// # Errors
-    ///
-    /// If a target is needed.
-    pub fn for_isa<'a>(&self, isa: Option<&'a dyn TargetIsa>) -> Result<Options<'a>> {
+    pub fn for_isa<'a>(&self, isa: Option<&'a dyn TargetIsa>) -> Options<'a> {
         let mut options = Options {
             target: pass::target_of(isa),
             aliases: self.aliases,
@@ -146,17 +143,56 @@ impl MergeOptions {
         if self.uniform_sizes {
             options.target.size_model = Some(SizeModel::UNIFORM);
         }
-        if self.walk_all {
+        if self.walk_all || self.optimize {
             options.prebucket = Prebucket::WalkAll;
         }
-        if self.optimize {
-            match isa {
-                Some(isa) => options.canonicalize = Canonicalize::Optimize(isa),
-                None => bail!("'canonicalize=optimize' needs a 'target'"),
-            }
-        }
-        Ok(options)
+        options
     }
+
+    /// The unit that is merged: `unit`, or with `canonicalize=optimize` one of its canonical bodies.
+    ///
+    /// # Errors
+    ///
+    /// If a target is needed.
+    pub fn unit<'a>(&self, unit: &'a Unit, isa: Option<&dyn TargetIsa>) -> Result<MaybeOwned<'a>> {
+        match (self.optimize, isa) {
+            (false, _) => Ok(MaybeOwned::Given(unit)),
+            (true, Some(isa)) => {
+                let mut unit = with(unit, unit.functions.clone());
+                canonicalize(&mut unit, isa);
+                Ok(MaybeOwned::Own(Box::new(unit)))
+            }
+            (true, None) => bail!("'canonicalize=optimize' needs a 'target'"),
+        }
+    }
+}
+
+/// A unit, or one that was made of it.
+pub enum MaybeOwned<'a> {
+    Given(&'a Unit),
+    Own(Box<Unit>),
+}
+
+impl std::ops::Deref for MaybeOwned<'_> {
+    type Target = Unit;
+
+    fn deref(&self) -> &Unit {
+        match self {
+            MaybeOwned::Given(unit) => unit,
+            MaybeOwned::Own(unit) => unit,
+        }
+    }
+}
+
+/// The same unit with these functions.
+fn with(unit: &Unit, functions: Vec<Function>) -> Unit {
+    let given = unit.given.iter().map(|given| Given {
+        symbol: given.symbol.clone(),
+        attributes: given.attributes,
+        became: given.became.clone(),
+        place: given.place.clone(),
+    });
+    Unit { functions, given: given.collect(), data: unit.data.clone(), names: unit.names.clone() }
 }
 
 /// The one that has this name.
@@ -380,18 +416,10 @@ pub fn references(func: &Function) -> impl Iterator<Item = &UserExternalName> {
 
 /// The order of the functions does not matter.
 fn check_order(unit: &Unit, merged: &Merged, options: &Options<'_>) -> Result<()> {
-    let given = unit.given.iter().rev().map(|given| Given {
-        symbol: given.symbol.clone(),
-        attributes: given.attributes,
-        became: given.became.clone(),
-        place: given.place.clone(),
-    });
-    let reversed = Unit {
-        functions: unit.functions.iter().rev().cloned().collect(),
-        given: given.collect(),
-        data: unit.data.iter().rev().cloned().collect(),
-        names: unit.names.clone(),
-    };
+    let mut reversed = with(unit, unit.functions.clone());
+    reversed.functions.reverse();
+    reversed.given.reverse();
+    reversed.data.reverse();
     let (plan, names) = pass::plan(&reversed, options)?;
     let symbol_in = |plan: &Plan, function: Option<FunctionIndex>| {
         function.map(|function| plan.entry(function).symbol().clone())

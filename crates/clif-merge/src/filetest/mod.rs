@@ -271,7 +271,7 @@ fn check_merge(
     isa: Option<&OwnedTargetIsa>,
 ) -> anyhow::Result<clif_unit::pass::Merged> {
     let isa = isa.map(|isa| &**isa);
-    merge::merge(unit, &options.for_isa(isa)?, isa)
+    merge::merge(&*options.unit(unit, isa)?, &options.for_isa(isa), isa)
 }
 
 /// The difference of two texts, with line numbers.

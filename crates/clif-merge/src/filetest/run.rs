@@ -101,7 +101,7 @@ pub fn run(
         let symbol = unit.names.display(&symbol);
         return Err(Stop::Skip(format!("{symbol} is not defined in the file")));
     }
-    let own_target = options.for_isa(Some(&**isa))?;
+    let own_target = options.for_isa(Some(&**isa));
     let compile = |functions, data: &[GivenData]| {
         catch(|| compile(unit, commands, isa, &own_target, functions, data))
     };
@@ -111,7 +111,7 @@ pub fn run(
     drop(jit);
     check_expectations(unit, commands, &expected).map_err(Stop::Fail).map_err(before_merging)?;
 
-    let merged = merge::merge(unit, &own_target, Some(&**isa))?;
+    let merged = merge::merge(&*options.unit(unit, Some(&**isa))?, &own_target, Some(&**isa))?;
     let after = merged.plan.entries().zip(&merged.emit);
     let after = after.map(|((function, entry), emit)| {
         let emit = match entry.disposition() {

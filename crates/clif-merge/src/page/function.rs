@@ -38,13 +38,13 @@ pub fn listing(
 
 /// The body of a function or a new body after merging, if the plan has one.
 fn merged(planned: &Planned<'_>, function: FunctionIndex) -> Option<Function> {
-    let Planned { unit, plan, options, .. } = planned;
+    let Planned { unit, plan, .. } = planned;
     let body = match unit.functions.get(function.index()) {
         Some(func) => Some(func),
         None => plan.new_body(function).map(|new| new.body()),
     };
     let mut func = body?.clone();
-    plan.apply(function, &mut func, options);
+    plan.apply(function, &mut func);
     Some(func)
 }
 

@@ -496,8 +496,7 @@ fn files_that_cannot_be_used_are_errors() {
     run(&["summarize", &unit, "-o", "-"]).expect(2, "--name");
     let map = units.path("good.map");
     units.clif_merge(&["combine", &summaries[0], &summaries[1], "-o", &map]);
-    for conflict in [&["--merge-limit", "3"][..], &["--no-merge"], &["--canonicalize", "optimize"]]
-    {
+    for conflict in [&["--merge-limit", "3"][..], &["--no-merge"]] {
         let arguments = [&["compile", "--map", &map], conflict, &[&*unit, "-o", &output]].concat();
         run(&arguments).expect(2, "cannot be used with");
     }

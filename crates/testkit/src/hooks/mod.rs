@@ -44,6 +44,11 @@ const HOOKS: &[Hook] = &[
     },
     Hook {
         file: "Cargo.lock",
+        at: &["name = \"cranelift-mergefunc-canonical\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"cranelift-mergefunc-canonical\"\nversion = \"0.1.0-faults\""),
+    },
+    Hook {
+        file: "Cargo.lock",
         at: &["name = \"cranelift-mergefunc-units\"", "version = \"0.1.0\""],
         put: Put::Instead("name = \"cranelift-mergefunc-units\"\nversion = \"0.1.0-faults\""),
     },

@@ -199,16 +199,17 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
     };
     // What was drawn here is gone. Seeds that found something still draw the same programs.
     u.int_in_range(0..=3)?;
-    Ok(ModuleOptions {
+    let options = ModuleOptions {
         take: u.ratio(1, 4)?,
         functions: *u.choose(&Addresses::ALL)?,
         data: *u.choose(&Addresses::ALL)?,
         aliases: !u.ratio(1, 4)?,
         remember: u.arbitrary()?,
-        optimize: u.ratio(1, 8)?,
         similar,
         ..ModuleOptions::default()
-    })
+    };
+    u.ratio(1, 8)?;
+    Ok(options)
 }
 
 fn frozen() -> Data {

@@ -26,8 +26,8 @@ use cranelift_codegen::{Context, FinalizedRelocTarget};
 use cranelift_entity::EntityRef;
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::{
-    Bodies, CallThunks, Canonicalize, Contents, DataIndex, DataObject, DataReloc, Disposition,
-    FunctionIndex, MergeCache, Merger, Options, Plan, Prebucket, Target, ThunkReloc, call_thunk,
+    Bodies, CallThunks, Contents, DataIndex, DataObject, DataReloc, Disposition, FunctionIndex,
+    MergeCache, Merger, Options, Plan, Prebucket, Target, ThunkReloc, call_thunk,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget,
@@ -185,10 +185,6 @@ impl Merged for Embedder<'_> {
             // Without colocated calls, compiled code does not depend on the option, and functions that differ in
             // unused entities merge, too.
             prebucket: if program.colocated { Prebucket::Counts } else { Prebucket::WalkAll },
-            canonicalize: match program.options.optimize {
-                true => Canonicalize::Optimize(&**self.isa),
-                false => Canonicalize::None,
-            },
             ..Options::default()
         };
         let others = || {

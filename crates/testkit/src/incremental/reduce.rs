@@ -151,7 +151,7 @@ fn options(program: &Program, at: usize) -> Option<Option<Program>> {
         0 => smaller.options = defaults,
         1 => smaller.options.similar = Similar::default(),
         2 => smaller.options.similar = Similar::OFF,
-        3 => (smaller.options.take, smaller.options.optimize) = (false, false),
+        3 => smaller.options.take = false,
         4 => smaller.options.aliases = true,
         5 => smaller.options.functions = defaults.functions,
         6 => smaller.options.data = defaults.data,

@@ -49,7 +49,6 @@ pub fn apart(program: &Program, exported: usize, rng: &mut Rng) -> Program {
     units.any_back_end = false;
     units.options = ModuleOptions {
         back_end: BackEnd::Object,
-        optimize: false,
         content_addressed: true,
         // A plan that is refused merges nothing, and the program would do what it did: so it is a panic, or the code shows it.
         prove: rng.choose(&[Prove::Debug, Prove::Never]),

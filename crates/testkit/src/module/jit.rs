@@ -36,7 +36,7 @@ pub(super) fn check(
     threads: Threads,
 ) -> Result<()> {
     options.back_end = *u.choose(&[BackEnd::Jit, BackEnd::Jit, BackEnd::Any])?;
-    options.optimize = u.ratio(1, 16)?;
+    u.ratio(1, 16)?;
     let merging = match threads {
         Threads::One => MergingModule::with_options(module(), options),
         Threads::Pool => MergingModule::in_parallel(module(), options),

@@ -9,9 +9,7 @@ use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserFuncName,
 };
-use cranelift_mergefunc::{
-    Attributes, Canonicalize, Options, Prebucket, Target, cranelift_codegen,
-};
+use cranelift_mergefunc::{Attributes, Options, Prebucket, Target, cranelift_codegen};
 use cranelift_reader::{ParseOptions, RunCommand, parse_run_command, parse_test};
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +21,7 @@ use testkit::host::{Batch, Cpu, Level, interpreter, run_at};
 use testkit::permute::{Colocated, permuted};
 use testkit::program::{Entry, MEMORY_BYTES, Parts, Program};
 use testkit::support::{any_isa, clif_files, free};
-use testkit::unit::Member;
+use testkit::unit::{Member, Unit};
 
 /// The functions of a file with their duplicates, and the commands.
 pub struct File {
@@ -139,12 +137,23 @@ fn rename(func: &mut Function, names: &HashMap<UserFuncName, u32>) -> Option<()>
 
 /// Both sides of a file: each command calls its function and the duplicate. `None` if nothing merges, or an
 /// argument cannot be passed.
-fn comparison(file: &File, target: Target, how: Canonicalize<'_>) -> Option<Comparison> {
+fn comparison(file: &File, target: Target, is_canonical: bool) -> Option<Comparison> {
     // Duplicates have other numbers of values.
     let walk_all = Prebucket::WalkAll;
-    let options = Options { target, prebucket: walk_all, canonicalize: how, ..Options::default() };
-    let unit = Parts { functions: &file.functions, data: &[], options: &options };
-    let mut comparison = Comparison::new(&unit, 0, Effort { inputs: 1, fuel: 0 })?;
+    let options = Options { target, prebucket: walk_all, ..Options::default() };
+    let effort = Effort { inputs: 1, fuel: 0 };
+    let mut comparison = match is_canonical {
+        false => {
+            let unit = Parts { functions: &file.functions, data: &[], options: &options };
+            Comparison::new(&unit, 0, effort)?
+        }
+        true => {
+            let mut options = Options::default();
+            (options.target, options.prebucket) = (target, walk_all);
+            let unit = Unit { functions: file.functions.clone(), data: Vec::new(), options };
+            Comparison::canonical(&unit, any_isa(), 0, effort)?
+        }
+    };
     let half = file.functions.len() / 2;
     for side in [0, 1] {
         let entries = &comparison.programs[side].entries;
@@ -214,12 +223,11 @@ fn judge(file: &File, comparison: &Comparison, outcomes: [&[Outcome]; 2]) -> Tal
 }
 
 /// Runs all files here. With canonical bodies, a function and its duplicate are replaced by such a body.
-fn run_here(how: Canonicalize<'_>) {
-    let is_canonical = !matches!(how, Canonicalize::None);
+fn run_here(is_canonical: bool) {
     let (files, left_out) = files("x86_64");
     let (mut tally, mut cannot) = (Tally::default(), 0);
     for file in &files {
-        let Some(comparison) = comparison(file, Target::x86_64(), how) else {
+        let Some(comparison) = comparison(file, Target::x86_64(), is_canonical) else {
             tally.idle += 1;
             continue;
         };
@@ -245,12 +253,12 @@ fn run_here(how: Canonicalize<'_>) {
 
 #[test]
 fn run_commands() {
-    run_here(Canonicalize::None);
+    run_here(false);
 }
 
 #[test]
 fn run_commands_of_canonical_bodies() {
-    run_here(Canonicalize::Optimize(any_isa()));
+    run_here(true);
 }
 
 /// A file about the NaN that an addition of two returns, which the interpreter chooses in another way than machines do.
@@ -331,7 +339,7 @@ fn run_commands_on_aarch64() {
     let mut batch = Batch::new(Cpu::Aarch64);
     let mut compared = Vec::new();
     for file in &files {
-        let Some(comparison) = comparison(file, Target::aarch64(false), Canonicalize::None) else {
+        let Some(comparison) = comparison(file, Target::aarch64(false), false) else {
             tally.idle += 1;
             continue;
         };

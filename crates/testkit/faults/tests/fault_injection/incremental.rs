@@ -299,7 +299,7 @@ fn emitted(plan: &Plan, members: &[Member], options: &Options<'_>) -> Vec<UserEx
     for (function, body) in added.chain(plan.new_bodies().iter().map(|new| (new.function(), new.body()))) {
         if plan.entry(function).disposition() == Disposition::Keep {
             let mut body = body.clone();
-            plan.apply(function, &mut body, options);
+            plan.apply(function, &mut body);
             let imports = body.dfg.ext_funcs.values().map(|callee| &callee.name);
             let globals = body.global_values.values().filter_map(|data| match data {
                 GlobalValueData::Symbol { name, .. } => Some(name),

@@ -146,7 +146,7 @@ fn a_refused_plan_is_replaced_by_one_without_merges() {
             assert_eq!(plan.function(entry.symbol()), Some(index));
             assert!(classes.insert(entry.class()));
             let mut func = member.body.clone();
-            assert!(!plan.apply(index, &mut func, &unit.options));
+            assert!(!plan.apply(index, &mut func));
             assert!(func.stencil == member.body.stencil);
         }
         for ((index, entry), member) in plan.data_entries().zip(&unit.data) {

@@ -29,12 +29,12 @@
 //! `tests/laws/rules.rs` evaluates the replaced and the replacing form of each: for all operands of 8 bits, and for
 //! special values of wider ones.
 
-use alloc::vec::Vec;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{
     Function, Inst, InstBuilder, InstructionData, Opcode, Type, Value, ValueDef, types,
 };
+use std::vec::Vec;
 
 /// How often one instruction is replaced in a row, at most: no cycle of rules exists, and the next round would
 /// continue.
