@@ -34,8 +34,8 @@ pub(super) const PARAMETER: i64 = 2;
 pub(super) struct Share(i64);
 
 impl Share {
-    /// An eighth; and for size what a prediction can be wrong by where it is best: with any part from none to a 16th, units save
-    /// the same within a tenth of a percent, and fewer small ones are larger.
+    /// An eighth, and for size a 32nd: with any part from none to a 16th, the units that the README names save the same within a
+    /// tenth of a point, and the greater it is, the fewer small units become larger.
     pub fn of(policy: Policy) -> Share {
         match policy {
             Policy::Size => Share(32),

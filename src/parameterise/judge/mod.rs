@@ -83,14 +83,6 @@ pub(super) struct Judged<'t> {
     pub tried: usize,
 }
 
-/// A part of a set that is not judged yet.
-struct Unjudged {
-    part: Part,
-    must: bool,
-    /// Whether it cannot be divided.
-    whole: bool,
-}
-
 impl Outcomes {
     /// Of functions that share a body whatever it costs: they become thunks only where their symbols are needed.
     pub fn new(arguments: Vec<Arc<[ExtraArgument]>>) -> Outcomes {
@@ -138,11 +130,11 @@ impl Judge<'_> {
         let Some(problem) = work.problem(set, &direct) else {
             return;
         };
-        let new = |part: Part, must: bool| Unjudged { part, must, whole: false };
-        let mut parts = alloc::vec![new(Part::whole(&problem), false)];
-        while let Some(Unjudged { part, must, whole }) = parts.pop() {
-            if !whole && let Some(into) = problem.divide(&part, must) {
-                parts.extend(into.into_iter().rev().map(|part| new(part, false)));
+        // Parts that are not judged yet, and whether each must be divided if that is possible.
+        let mut parts = alloc::vec![(Part::whole(&problem), false)];
+        while let Some((part, must)) = parts.pop() {
+            if let Some(into) = problem.divide(&part, must) {
+                parts.extend(into.into_iter().rev().map(|part| (part, false)));
                 continue;
             }
             let rows: Vec<u32> = part.rows.iter().map(|&row| set.rows[row as usize]).collect();
@@ -158,7 +150,7 @@ impl Judge<'_> {
                     paying.push((rows, Candidate { body, ..*candidate }));
                 }
                 // Smaller parts may pay.
-                Verdict::DoesNot(_) | Verdict::NoThunk if !must => parts.push(new(part, true)),
+                Verdict::DoesNot(_) | Verdict::NoThunk if !must => parts.push((part, true)),
                 Verdict::DoesNot(saved) => kept.push((rows, Reason::SimilarNotSmaller, saved)),
                 Verdict::NoThunk => kept.push((rows, Reason::NoThunk, None)),
             }
