@@ -441,3 +441,31 @@ fn integer_registers_only_takes_no_floating_point_registers() {
         }
     }
 }
+
+/// While it is made, a body calls itself by a symbol that is none of the unit's. Functions that name that symbol share no body that
+/// would take it for its own, and call it as before. The checker would refuse a body that calls itself there.
+#[test]
+fn the_symbol_of_a_body_without_a_symbol_is_no_callee() {
+    let caller = |own: u32| {
+        let steps: String =
+            (4..30).map(|at| format!("    v{at} = imul v{0}, v{0}\n", at - 1)).collect();
+        let body = parse_one(&format!(
+            "function u0:{own}(i64) -> i64 tail {{
+    fn0 = u4294967295:4294967295(i64) -> i64 tail
+block0(v0: i64):
+    v1 = iconst.i64 {own}
+    v2 = iadd v0, v1
+    v3 = call fn0(v2)
+{steps}    return v29
+}}"
+        ));
+        Member { attributes: free(), body }
+    };
+    let mut unit = unit((1..4).map(caller).collect());
+    unit.options.prove = Prove::Always;
+    let Applied { plan, kept } = check_unit(&unit);
+    assert!(plan.proof().is_some_and(Result::is_ok), "{:?}", plan.proof());
+    for func in kept.values() {
+        assert!(func.to_string().contains("u4294967295:4294967295"), "{func}");
+    }
+}
