@@ -1,6 +1,6 @@
 //! Sharing maps and summaries that say anything: made up, of other units, or damaged, with checksums that are right or not.
 //!
-//! Checksums are corrected after a change as the formats are described (`src/across/summary.rs`, `src/across/sharing_map.rs`):
+//! Checksums are corrected after a change as the formats are described (`crates/units/src/summary.rs`, `crates/units/src/sharing_map.rs`):
 //! what reads a file must not rely on them. Nothing here knows what a file should say, nor what comes of it.
 
 use super::map;

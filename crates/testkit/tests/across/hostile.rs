@@ -1,6 +1,6 @@
 //! Sharing maps and summaries that are made up, of other units or damaged: an error, or bytes, and nothing else.
 //!
-//! The formats have tests next to them (`src/across/tests.rs`): that all damage is found where checksums are not changed, and that no more
+//! The formats have tests next to them (`crates/units/src/tests.rs`): that all damage is found where checksums are not changed, and that no more
 //! is read or allocated than there is. Here is what comes of a file that is accepted: maps are planned with, and
 //! decisions are made of summaries.
 
