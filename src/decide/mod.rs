@@ -449,7 +449,8 @@ impl Decision<'_> {
 
     /// Whether a thunk takes fewer bytes than the body; `None` if there is no thunk.
     fn thunk_is_smaller(&mut self, function: FunctionIndex, to: FunctionIndex) -> Option<bool> {
-        let Some(instructions) = self.instructions(function) else {
+        let node = self.bucketed.numbering.node(Item::Function(function));
+        let Walked::Yes { instructions, shape: _ } = self.bucketed.walked(node) else {
             return Some(false);
         };
         if self.options.target.jump_thunk.is_some() {
@@ -463,15 +464,6 @@ impl Decision<'_> {
         let thunk = model.predict_with(&thunk, &mut scratch)?;
         let body = model.at_least(self.bodies.body(function), &mut scratch);
         Some(body.is_some_and(|body| body > thunk))
-    }
-
-    /// The instructions of a function, if it was walked.
-    fn instructions(&self, function: FunctionIndex) -> Option<u32> {
-        let node = self.bucketed.numbering.node(Item::Function(function));
-        match self.bucketed.walked(node) {
-            Walked::Yes { instructions, shape: _ } => Some(instructions),
-            _ => None,
-        }
     }
 
     /// A function that calls `to`, where call thunks are allowed and are equivalent to a jump.

@@ -34,7 +34,6 @@ use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{
     Function, Inst, InstBuilder, InstructionData, Opcode, Type, Value, ValueDef, types,
 };
-use std::vec::Vec;
 
 /// How often one instruction is replaced in a row, at most: no cycle of rules exists, and the next round would
 /// continue.

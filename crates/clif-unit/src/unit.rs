@@ -86,7 +86,7 @@ impl Default for Defaults {
 
 /// The functions and data objects of a unit, in the order of the text. `functions` and `given` have
 /// the same order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Unit {
     /// The bodies, under user names only.
     pub functions: Vec<Function>,

@@ -19,7 +19,7 @@ use clif_unit::emit_text::emit;
 use clif_unit::extra;
 use clif_unit::pass::{self, Emit, Merged};
 use clif_unit::text;
-use clif_unit::unit::{self, Defaults, Given, Names, Reading, Source, Unit};
+use clif_unit::unit::{self, Defaults, Names, Reading, Source, Unit};
 use clif_unit::verify::Verifier;
 use cranelift_codegen::ir::{ExternalName, Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
@@ -30,6 +30,7 @@ use cranelift_mergefunc::{
     Instructions, Linkage, NewBody, Options, Plan, Policy, Prebucket, Similar, SizeModel,
     cranelift_codegen, extended_signature,
 };
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 /// The options of a `test merge` line.
@@ -154,45 +155,17 @@ impl MergeOptions {
     /// # Errors
     ///
     /// If a target is needed.
-    pub fn unit<'a>(&self, unit: &'a Unit, isa: Option<&dyn TargetIsa>) -> Result<MaybeOwned<'a>> {
+    pub fn unit<'a>(&self, unit: &'a Unit, isa: Option<&dyn TargetIsa>) -> Result<Cow<'a, Unit>> {
         match (self.optimize, isa) {
-            (false, _) => Ok(MaybeOwned::Given(unit)),
+            (false, _) => Ok(Cow::Borrowed(unit)),
             (true, Some(isa)) => {
-                let mut unit = with(unit, unit.functions.clone());
+                let mut unit = unit.clone();
                 canonicalize(&mut unit, isa);
-                Ok(MaybeOwned::Own(Box::new(unit)))
+                Ok(Cow::Owned(unit))
             }
             (true, None) => bail!("'canonicalize=optimize' needs a 'target'"),
         }
     }
-}
-
-/// A unit, or one that was made of it.
-pub enum MaybeOwned<'a> {
-    Given(&'a Unit),
-    Own(Box<Unit>),
-}
-
-impl std::ops::Deref for MaybeOwned<'_> {
-    type Target = Unit;
-
-    fn deref(&self) -> &Unit {
-        match self {
-            MaybeOwned::Given(unit) => unit,
-            MaybeOwned::Own(unit) => unit,
-        }
-    }
-}
-
-/// The same unit with these functions.
-fn with(unit: &Unit, functions: Vec<Function>) -> Unit {
-    let given = unit.given.iter().map(|given| Given {
-        symbol: given.symbol.clone(),
-        attributes: given.attributes,
-        became: given.became.clone(),
-        place: given.place.clone(),
-    });
-    Unit { functions, given: given.collect(), data: unit.data.clone(), names: unit.names.clone() }
 }
 
 /// The one that has this name.
@@ -416,7 +389,7 @@ pub fn references(func: &Function) -> impl Iterator<Item = &UserExternalName> {
 
 /// The order of the functions does not matter.
 fn check_order(unit: &Unit, merged: &Merged, options: &Options<'_>) -> Result<()> {
-    let mut reversed = with(unit, unit.functions.clone());
+    let mut reversed = unit.clone();
     reversed.functions.reverse();
     reversed.given.reverse();
     reversed.data.reverse();
