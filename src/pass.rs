@@ -15,8 +15,8 @@ use crate::decide::{Earlier, Input, decide};
 use crate::incremental::{
     Increment, MergeCache, NewlyEliminated, Record, ReferredTo, UnitSymbols, add_eliminated,
 };
-use crate::options::Options;
-use crate::parameterise::{self, Given, matched, summary};
+use crate::options::{Options, Policy};
+use crate::parameterise::{self, Given, Workbench, matched, summary};
 use crate::plan::Plan;
 use crate::prove::proved;
 use crate::unit::{
@@ -311,14 +311,17 @@ fn similar(
     let shared = shared.unwrap_or_default();
     shared.count(plan.stats_mut());
     let given = Given { observed, encodings, earlier, shared: &shared };
-    let limited = parameterise::search(&mut plan, given, bodies, options);
-    plan.count();
-    end("search");
-    // What follows would make other bodies of those that units share.
-    if !has_map && !limited {
-        parameterise::align(&mut plan, observed, encodings, bodies, options);
+    if options.similar.policy != Policy::Off {
+        let mut workbench = Workbench::new(&mut plan, given, bodies, options);
+        parameterise::search(&mut workbench, given);
+        end("search");
+        // What follows would make other bodies of those that units share.
+        if !has_map {
+            parameterise::align(&mut workbench, encodings);
+        }
+        end("align");
+        plan.count();
     }
-    end("align");
     (plan, has_map.then_some(shared.equal))
 }
 

@@ -29,11 +29,12 @@ pub(crate) struct Parameter {
 }
 
 /// Replaces the branches of `func` that always go the same way by jumps, as the canonical walk does: the operands
-/// of their conditions may become parameters. Linear in the size of `func`.
-pub(super) fn fold_branches(func: &mut Function) {
+/// of their conditions may become parameters. Returns whether there are any. Linear in the number of blocks.
+pub(super) fn fold_branches(func: &mut Function) -> bool {
     let Some(entry) = func.layout.entry_block() else {
-        return;
+        return false;
     };
+    let mut any = false;
     let mut reached: EntitySet<Block> = EntitySet::new();
     let mut queue = alloc::vec![entry];
     reached.insert(entry);
@@ -42,6 +43,7 @@ pub(super) fn fold_branches(func: &mut Function) {
             continue;
         };
         if let Some(&destination) = only_destination(&func.dfg, &func.dfg.insts[last], |_| true) {
+            any |= func.dfg.insts[last].opcode() != Opcode::Jump;
             func.dfg.insts[last] = InstructionData::Jump { opcode: Opcode::Jump, destination };
         }
         let insts = &func.dfg.insts[last];
@@ -52,6 +54,7 @@ pub(super) fn fold_branches(func: &mut Function) {
             }
         }
     }
+    any
 }
 
 /// Turns `func` into the parameterised body under `symbol`, with these parameters. `recursive` are its direct calls

@@ -125,6 +125,9 @@ pub(super) const QUICK: Effort = Effort {
     rounds: 2,
 };
 
+/// Bytes that an instruction of IR takes in a large function, at least.
+pub(super) const LEAST_INSTRUCTION: i64 = 2;
+
 /// What a body of aligned functions is estimated to save before it is made: of what the two functions have in common, in
 /// bytes of one of them, so many 16ths; of the smaller function, up to so many bytes, for its frame, so many
 /// 16ths; less so many bytes for each gap, across which values live. By least squares from the 28,331 pairs of these units

@@ -37,12 +37,14 @@ mod split;
 mod table;
 mod uses;
 mod value;
+mod workbench;
 
 pub(crate) use align::align;
 pub use shared::decide_sharing;
 pub(crate) use shared::{Shared, matched, summary};
+pub(crate) use workbench::Workbench;
 
-use crate::apply::{Redirecting, Written, not_redirected};
+use crate::apply::{Redirecting, not_redirected};
 use crate::canon::{self, Context, Encoding, Scratch};
 use crate::congruence::Encodings;
 use crate::incremental::MergeCache;
@@ -55,11 +57,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use cost::Share;
 use cranelift_codegen::ir::Function;
-use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
+use cranelift_entity::{EntityRef, SecondaryMap};
 use judge::{Judge, Judged};
 use levels::{Calls, Level, calls, cycles, levels};
 use probe::{CALLEE, OwnSizes, Probed};
-use uses::Uses;
 use value::Symbols;
 
 /// What is known of a unit before similar functions are merged.
@@ -73,77 +74,31 @@ pub(crate) struct Given<'a> {
     pub shared: &'a Shared,
 }
 
-/// Merges functions that differ in constants and callees, and writes the result into `plan`. Returns whether the limit on
-/// merges left some of them out.
+/// Merges functions that differ in constants and callees, and writes the result into the plan.
 ///
 /// Sizes are predicted; where the target has no model, only what a sharing map says is merged. Walks every kept function
 /// that may share its shape with another twice.
-pub(crate) fn search(
-    plan: &mut Plan,
-    given: Given<'_>,
-    bodies: &mut dyn Bodies,
-    options: &Options<'_>,
-) -> bool {
-    let policy = options.similar.policy;
-    if policy == Policy::Off {
-        return false;
-    }
-    let Given { observed, encodings, earlier, shared } = given;
-    let shapes = shapes(plan, encodings, bodies, options);
-    let of_shapes = shapes.iter().flatten().copied();
-    let mut known: EntitySet<FunctionIndex> = EntitySet::new();
-    let compiled = encodings.compiled();
-    for function in of_shapes.chain(shared.functions()) {
-        // Calls of compiled code go to the symbol, as do those of which nothing is known.
-        if !compiled.functions.contains(function) && !compiled.callees.contains(function) {
-            known.insert(function);
-        }
-    }
-    let uses = Uses::of(known, plan, observed, compiled, bodies, options.similar.keep_symbols);
-    let merged_into = merged_into(plan);
-    let calls = calls(&uses, &shapes);
-    let cycles = match policy {
+pub(crate) fn search(workbench: &mut Workbench<'_>, given: Given<'_>) {
+    let Given { observed: _, encodings, earlier, shared } = given;
+    let Workbench { plan, bodies, options, uses, .. } = &mut *workbench;
+    let shapes = shapes(plan, encodings, *bodies, options);
+    let calls = calls(uses, &shapes);
+    let cycles = match options.similar.policy {
         Policy::Balanced => cycles(&calls),
         Policy::Off | Policy::Size => SecondaryMap::new(),
     };
-    let mut search = Search {
-        uses,
-        merged_into,
-        merged: Written::default(),
-        earlier,
-        next_class: plan.classes(),
-        limit: merges_left(plan, options),
-        probed: Probed::default(),
-        plan,
-        bodies,
-        options,
-        pool: Pool::default(),
-        cycles,
-    };
+    let (probed, pool) = Default::default();
+    let mut search = Search { workbench, earlier, probed, pool, cycles };
     search.share(shared);
     search.levels(&shapes, &calls);
-    search.limit == 0
 }
 
-struct Search<'a> {
-    plan: &'a mut Plan,
-    uses: Uses,
-    /// The functions that were walked to find their shapes.
-    bodies: &'a mut dyn Bodies,
-    options: &'a Options<'a>,
-    pool: Pool<Memory>,
-    /// What identical merging merged into each function.
-    merged_into: Lists<u32>,
-    /// The functions that share parameterised bodies, and those that were merged into them before: where their calls go as
-    /// they are written.
-    merged: Written,
+struct Search<'a, 'b> {
+    workbench: &'a mut Workbench<'b>,
     /// The merge cache of earlier units.
     earlier: Option<&'a MergeCache>,
-    /// The number of the next class.
-    next_class: u32,
-    /// How many more functions may be merged.
-    limit: usize,
     probed: Probed,
+    pool: Pool<Memory>,
     /// The cycle of the call graph that a function is in, by number, if calls within cycles are not to become
     /// indirect.
     cycles: SecondaryMap<FunctionIndex, Option<u32>>,
@@ -167,9 +122,9 @@ impl Default for Memory {
 /// bodies of as many are in memory.
 const IN_HAND: usize = 1 << 11;
 
-impl Search<'_> {
+impl Search<'_, '_> {
     fn is_kept(&self, function: FunctionIndex) -> bool {
-        self.plan.entry(function).disposition() == Disposition::Keep
+        self.workbench.plan.entry(function).disposition() == Disposition::Keep
     }
 
     /// Merges functions of all shapes, from callees to callers.
@@ -184,7 +139,7 @@ impl Search<'_> {
                 let mut steps = cycle.steps();
                 while !steps.is_empty() {
                     for step in steps {
-                        let kept = |search: &Search<'_>, shape: u32| {
+                        let kept = |search: &Search<'_, '_>, shape: u32| {
                             let functions = shapes[shape as usize].iter();
                             functions.filter(|&&function| search.is_kept(function)).count()
                         };
@@ -222,20 +177,22 @@ impl Search<'_> {
 
     /// Judges all of these sets.
     fn judge(&mut self, judged: &mut [Judged<'_>]) {
-        let Some(model) = self.options.target.size_model else {
+        let Search { workbench, earlier, probed, pool, cycles } = self;
+        let Workbench { plan, bodies, options, uses, .. } = &mut **workbench;
+        let Some(model) = options.target.size_model else {
             return;
         };
         let judge = Judge {
-            plan: self.plan,
-            uses: &self.uses,
-            options: self.options,
-            earlier: self.earlier,
-            cycles: &self.cycles,
-            probed: &self.probed,
+            plan,
+            uses,
+            options,
+            earlier: *earlier,
+            cycles,
+            probed,
             model,
-            share: Share::of(self.options.similar.policy),
+            share: Share::of(options.similar.policy),
         };
-        for_each(self.bodies, &self.pool, judged, |bodies, memory, judged| {
+        for_each(*bodies, pool, judged, |bodies, memory, judged| {
             judge.judge(judged, bodies, memory);
         });
         for memory in self.pool.iter_mut() {

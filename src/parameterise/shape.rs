@@ -7,7 +7,7 @@
 use super::judge::Judged;
 use super::table::{Parameter, Set, Table};
 use super::value::Symbols;
-use super::{Memory, Search, as_written, order, walk_redirected};
+use super::{Memory, Search, Workbench, as_written, order, walk_redirected};
 use crate::apply::Written;
 use crate::plan::Disposition;
 use crate::threads::for_each;
@@ -39,7 +39,7 @@ struct Shape<'s> {
 /// The ways to compare the functions of a shape: all calls as the plan redirects them, or some as they are written.
 const WAYS: usize = 2;
 
-impl Search<'_> {
+impl Search<'_, '_> {
     /// Merges functions of some shapes that do not refer to each other.
     pub(super) fn in_hand(&mut self, shapes: &[&[FunctionIndex]]) {
         let new = |(number, &functions)| Shape::new(number, functions, Arc::default());
@@ -93,7 +93,8 @@ impl Search<'_> {
             let kept = shape.functions.iter().filter(|&&function| self.is_kept(function));
             kept.count() > 1
         });
-        let Search { plan, bodies, options, earlier, pool, merged, merged_into, .. } = self;
+        let Search { workbench, earlier, pool, .. } = self;
+        let Workbench { plan, bodies, options, merged, merged_into, .. } = &mut **workbench;
         let symbols = Symbols { plan, earlier: *earlier, options, written: merged };
         for_each(*bodies, pool, &mut shapes, |bodies, memory, shape| {
             let tables = shape.walk(&symbols, bodies, memory, &mut |_| {});
@@ -109,18 +110,19 @@ impl Search<'_> {
 
     /// Walks the functions of some shapes, and finds the sets.
     fn find(&mut self, shapes: &mut [Shape<'_>]) {
-        let Search { plan, bodies, options, earlier, pool, .. } = self;
+        let Search { workbench, earlier, pool, .. } = self;
+        let Workbench { plan, bodies, options, .. } = &mut **workbench;
         for_each(*bodies, pool, shapes, |bodies, memory, shape| {
             let written = shape.written.clone();
             let symbols = Symbols { plan, earlier: *earlier, options, written: &written };
             shape.find(&symbols, bodies, memory);
         });
         for shape in shapes {
-            self.plan.stats_mut().similar_walks += shape.walks;
+            self.workbench.plan.stats_mut().similar_walks += shape.walks;
             // Arguments may name functions of this shape whose disposition is still open, so mark their addresses
             // taken.
             for symbol in shape.addressed.drain(..) {
-                self.uses.add_address(self.plan, &symbol);
+                self.workbench.uses.add_address(self.workbench.plan, &symbol);
             }
         }
     }

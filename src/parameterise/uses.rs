@@ -3,13 +3,13 @@
 
 use crate::congruence::Compiled;
 use crate::extra_argument::ExtraArgument;
-use crate::ir::{address_uses, called, user_symbol};
+use crate::ir::{called_by, user_symbol};
 use crate::plan::{Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::signatures::References;
 use crate::threads::{Pool, for_each};
 use crate::unit::{Bodies, FunctionIndex, Observed};
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Function, Inst, UserExternalName};
+use cranelift_codegen::ir::{Function, Inst, InstructionData, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 
 /// What is known of each function.
@@ -91,17 +91,21 @@ impl Referring {
         }
         // In memory order, which is several times cheaper than block by block.
         for inst in (0..func.dfg.num_insts()).map(Inst::new) {
-            let called = called(func, inst).and_then(|callee| callees.get(callee.index()));
-            if let Some(&Some(callee)) = called
-                && func.layout.inst_block(inst).is_some()
-            {
-                self.called.push(callee);
+            match func.dfg.insts[inst] {
+                InstructionData::FuncAddr { opcode: _, func_ref } => {
+                    let callee = func.dfg.ext_funcs.get(func_ref);
+                    let symbol = callee.and_then(|callee| user_symbol(func, &callee.name));
+                    self.addressed.extend(symbol.and_then(|symbol| addressed(plan, symbol)));
+                }
+                ref data => {
+                    let called = called_by(data).and_then(|callee| callees.get(callee.index()));
+                    if let Some(&Some(callee)) = called
+                        && func.layout.inst_block(inst).is_some()
+                    {
+                        self.called.push(callee);
+                    }
+                }
             }
-        }
-        for func_ref in address_uses(func) {
-            let callee = func.dfg.ext_funcs.get(func_ref);
-            let symbol = callee.and_then(|callee| user_symbol(func, &callee.name));
-            self.addressed.extend(symbol.and_then(|symbol| addressed(plan, symbol)));
         }
     }
 }
@@ -206,8 +210,12 @@ impl Uses {
     }
 
     /// Adds a body that is called where these functions were.
-    pub fn add_body(&mut self, body: FunctionIndex, functions: [FunctionIndex; 2]) {
-        self.of[body].calls = functions.iter().map(|&function| self.of[function].calls).sum();
+    pub fn add_body(
+        &mut self,
+        body: FunctionIndex,
+        functions: impl Iterator<Item = FunctionIndex>,
+    ) {
+        self.of[body].calls = functions.map(|function| self.of[function].calls).sum();
     }
 
     /// How often a function is called directly.

@@ -12,7 +12,7 @@ use crate::canon::{self, Encoding, ShapeHash};
 use crate::congruence::Encodings;
 use crate::ir::table_bytes;
 use crate::options::{Options, Policy};
-use crate::parameterise::{self, Given, Shared};
+use crate::parameterise::{self, Given, Shared, Workbench};
 use crate::plan::Plan;
 use crate::unit::{Attributes, Bodies, FunctionIndex, Observed};
 use alloc::vec::Vec;
@@ -93,7 +93,8 @@ pub(super) fn similar(
 ) {
     let shared = Shared::default();
     let given = Given { observed, encodings, earlier: None, shared: &shared };
-    parameterise::search(plan, given, bodies, options);
+    let mut workbench = Workbench::new(plan, given, bodies, options);
+    parameterise::search(&mut workbench, given);
     plan.record_members();
     plan.count();
 }

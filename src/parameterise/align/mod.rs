@@ -27,25 +27,24 @@ mod removed;
 mod sketch;
 mod speed;
 
-use super::accept::{add_body, is_cheaper, outcome};
 use super::body::{as_passed, fold_branches};
 use super::cost::{Effort, Share};
 use super::probe::{OwnSizes, Probed, Sizes};
-use super::uses::Uses;
-use super::{context, cost, is_candidate, merged_into, merges_left, order};
+use super::workbench::{Member, Workbench, is_cheaper};
+use super::{context, cost, is_candidate, order};
 use crate::apply::{emitted, not_redirected};
 use crate::canon::{self, Encoding, Scratch};
 use crate::congruence::Encodings;
 use crate::extra_argument::ExtraArgument;
-use crate::ir::observes_its_frame;
 use crate::lists::Lists;
-use crate::options::{Compare, Instructions, Options, Policy};
+use crate::options::{Compare, Instructions, Policy};
 use crate::plan::{Disposition, Plan, SimilarSet};
 use crate::threads::{Pool, for_each};
-use crate::unit::{Bodies, FunctionIndex, Item, NoUnit, Observed};
+use crate::unit::{Bodies, FunctionIndex, NoUnit};
+use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Function, Signature, UserFuncName, types};
+use cranelift_codegen::ir::{Function, Signature, types};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use cranelift_size_model::{self as size, SizeModel};
 use hashbrown::HashMap;
@@ -56,76 +55,38 @@ use rustc_hash::FxBuildHasher;
 
 /// Merges functions that differ in few instructions, as far as that makes the unit smaller.
 ///
-/// Reads every kept function twice. Sizes are predicted: where the target has no model, nothing is merged.
-pub(crate) fn align(
-    plan: &mut Plan,
-    observed: &Observed,
-    encodings: &Encodings,
-    bodies: &mut dyn Bodies,
-    options: &Options<'_>,
-) {
-    let compiled = encodings.compiled();
+/// Sizes are predicted: where the target has no model, nothing is merged.
+pub(crate) fn align(workbench: &mut Workbench<'_>, encodings: &Encodings) {
+    let options = workbench.options;
     let policy = &options.compare;
     let metadata =
         [policy.source_locations, policy.debug_tags, policy.value_labels, policy.constant_branches];
     let Some(model) = options.target.size_model else {
         return;
     };
-    let wanted = match (options.similar.policy, options.similar.instructions) {
-        (Policy::Off, _) | (_, Instructions::None) => false,
-        (Policy::Balanced | Policy::Size, Instructions::Select) => true,
+    let effort = match (options.similar.policy, options.similar.instructions) {
+        (Policy::Off, _) | (_, Instructions::None) => return,
+        (Policy::Size, Instructions::Select) => cost::THOROUGH,
+        (Policy::Balanced, Instructions::Select) => cost::QUICK,
     };
-    if !wanted || metadata.contains(&Compare::Compare) || !compiled.functions.is_empty() {
+    let is_compiled = !encodings.compiled().functions.is_empty();
+    if metadata.contains(&Compare::Compare) || is_compiled || workbench.limit == 0 {
         return;
     }
-    let mut known: EntitySet<FunctionIndex> = EntitySet::new();
-    for (function, _) in plan.entries() {
-        if !compiled.callees.contains(function) {
-            known.insert(function);
-        }
-    }
-    let uses = Uses::of(known, plan, observed, compiled, bodies, options.similar.keep_symbols);
-    let limit = merges_left(plan, options);
-    let effort = match options.similar.policy {
-        Policy::Size => cost::THOROUGH,
-        Policy::Balanced | Policy::Off => cost::QUICK,
-    };
-    let mut aligning = Aligning {
-        next_class: plan.classes(),
-        plan,
-        bodies,
-        options,
-        uses,
-        merged_into: Lists::new(),
-        limit,
-        limited: false,
-        pairing: Pairing::default(),
-        probed: OwnSizes::default(),
-        least: HashMap::default(),
-        model,
-        share: Share::of(options.similar.policy),
-        effort,
-    };
+    let (limited, pairing, probed, least) = Default::default();
+    let share = Share::of(options.similar.policy);
+    let mut aligning =
+        Aligning { workbench, limited, pairing, probed, least, model, share, effort };
     let mut rounds = 0..effort.rounds;
     while rounds.next().is_some() && aligning.round() {}
     // Functions keep their numbers until the last round.
-    remove_merged_bodies(plan);
-    plan.count();
+    remove_merged_bodies(workbench.plan);
+    workbench.plan.count();
 }
 
-struct Aligning<'a> {
-    plan: &'a mut Plan,
-    bodies: &'a mut dyn Bodies,
-    options: &'a Options<'a>,
-    /// As they were before the first round, and those of new bodies.
-    uses: Uses,
-    /// What was merged into each function before the round.
-    merged_into: Lists<u32>,
-    /// The number of the next class.
-    next_class: u32,
-    /// How many more functions may be merged.
-    limit: usize,
-    /// Whether a pair was left out because of that.
+struct Aligning<'a, 'b> {
+    workbench: &'a mut Workbench<'b>,
+    /// Whether a pair was left out because of the limit.
     limited: bool,
     pairing: Pairing,
     probed: OwnSizes,
@@ -144,7 +105,10 @@ struct Try {
 }
 
 struct Merge {
-    originals: [Function; 2],
+    /// That of both functions.
+    signature: Signature,
+    /// Whether each function can observe its caller.
+    observes: [bool; 2],
     body: Function,
     arguments: [Arc<[ExtraArgument]>; 2],
     /// Bytes of the two functions together, and of the body.
@@ -161,31 +125,31 @@ struct Outcome {
 /// How many pairs are in hand at the same time.
 const IN_HAND: usize = 256;
 
-impl Aligning<'_> {
+impl Aligning<'_, '_> {
     /// Pairs each function once, with one with which it was not tried. Returns whether another round may save more.
     fn round(&mut self) -> bool {
-        let plan = &*self.plan;
+        let plan = &*self.workbench.plan;
         let mut functions: Vec<FunctionIndex> = plan
             .entries()
             .map(|(function, _)| function)
             .filter(|&function| {
                 let own = function.index() < plan.added();
                 let body = plan.parameterised_body(function).is_some();
-                (own || body) && is_candidate(plan, function, self.options)
+                (own || body) && is_candidate(plan, function, self.workbench.options)
             })
             .collect();
         // Of those that resemble each other equally, the first ones are paired.
         functions.sort_unstable_by_key(|&function| order(plan, function));
-        self.merged_into = merged_into(plan);
+        self.workbench.find_followers();
         self.least.clear();
         self.pair(&functions) && !self.limited
     }
 
     /// Merges pairs of these functions. Returns whether there are any.
     fn pair(&mut self, functions: &[FunctionIndex]) -> bool {
-        let (plan, bodies) = (&*self.plan, &mut *self.bodies);
-        let (options, share, effort) = (self.options, self.share, self.effort);
-        let mut left = self.pairing.pairs(functions, plan, bodies, options, share, effort);
+        let Workbench { plan, bodies, options, .. } = &mut *self.workbench;
+        let (share, effort) = (self.share, self.effort);
+        let mut left = self.pairing.pairs(functions, plan, *bodies, options, share, effort);
         left.retain(|pair| self.may_be_worth_it(pair));
         let mut merged: EntitySet<FunctionIndex> = EntitySet::new();
         let mut attempts: SecondaryMap<FunctionIndex, u32> = SecondaryMap::new();
@@ -215,17 +179,17 @@ impl Aligning<'_> {
                 tried >= cost::MIN_BATCH && cost::is_few(paying.len(), tried, self.effort.paying);
             for (functions, merge, outcomes, saved) in paying {
                 // A limit does not cut into a pair, and no later one takes its place.
-                let own =
-                    |function: &&FunctionIndex| self.plan.parameterised_body(**function).is_none();
-                let Some(left) = self.limit.checked_sub(functions.iter().filter(own).count())
-                else {
+                let plan = &*self.workbench.plan;
+                let own = |it: &&FunctionIndex| plan.parameterised_body(**it).is_none();
+                let own = functions.iter().filter(own).count();
+                let Some(left) = self.workbench.limit.checked_sub(own) else {
                     self.limited = true;
                     break;
                 };
                 if self.accept(functions, merge, outcomes, saved) {
                     merged.insert(functions[0]);
                     merged.insert(functions[1]);
-                    self.limit = left;
+                    self.workbench.limit = left;
                 }
             }
             // Later pairs save less than these.
@@ -259,49 +223,54 @@ impl Aligning<'_> {
 
     /// The bytes that it takes for a function to pass a selector, at least. `None` if it cannot.
     fn least(&mut self, function: FunctionIndex) -> Option<i64> {
-        let func = not_redirected(self.plan, self.bodies, function);
-        let (signature, observes) = (func.signature.clone(), observes_its_frame(func));
+        let Workbench { plan, bodies, options, .. } = &mut *self.workbench;
+        let func = not_redirected(plan, *bodies, function);
+        let signature = func.signature.clone();
+        let observes = self.pairing.outline(function)?.observes_its_frame;
         let selector = ExtraArgument::Constant { ty: types::I32, bits: 0 };
-        let arguments = as_passed(alloc::vec![selector], &signature, self.options);
+        let arguments = as_passed(alloc::vec![selector], &signature, options);
         let outcome = self.outcome(function, &signature, observes, &arguments);
         outcome.map(|outcome| outcome.bytes)
     }
 
     /// Aligns the functions of each pair and makes their body.
     fn make(&mut self, tries: &mut [Try]) {
-        let Aligning { plan, bodies, options, merged_into, model, share, .. } = self;
+        let Aligning { workbench, pairing, model, share, .. } = self;
+        let Workbench { plan, bodies, options, merged_into, .. } = &mut **workbench;
         for_each(
             *bodies,
             &Pool::<(Scratch, size::Scratch)>::default(),
             tries,
             |bodies, (scratch, predicting), Try { functions, merged }| {
-                let mut originals = functions.map(|function| {
-                    let mut func = emitted(plan, bodies, function);
-                    fold_branches(&mut func);
-                    func
-                });
+                let original = |bodies: &mut dyn Bodies, function| {
+                    Original::of(plan, bodies, pairing, function)
+                };
+                let [Some(a), Some(b)] = functions.map(|function| original(bodies, function))
+                else {
+                    return;
+                };
+                let mut originals = [a, b];
                 // The body must not depend on the order in which functions were added.
-                let encodings = [0, 1].map(|side| {
+                let mut encode = |side: usize| {
                     let context = context(plan, functions[side], &NoUnit, options);
                     let mut encoding = Encoding::default();
-                    let walked = canon::encode(&originals[side], &context, scratch, &mut encoding);
+                    let func = &originals[side].func;
+                    let walked = canon::encode(func, &context, scratch, &mut encoding);
                     walked.ok().map(|()| encoding)
-                });
-                if encodings[1] < encodings[0] {
+                };
+                let order = Original::opcodes(&originals[1]).cmp(Original::opcodes(&originals[0]));
+                if order.then_with(|| encode(1).cmp(&encode(0))).is_lt() {
                     originals.swap(0, 1);
                     functions.swap(0, 1);
                 }
-                let two = originals.each_ref();
+                let two = originals.each_ref().map(|original| &original.func);
+                let outlines = originals.each_ref().map(|original| &*original.outline);
                 let extra = functions.map(|function| extra_parameters(plan, merged_into, function));
-                let [Some(a), Some(b)] = two.map(|func| Outline::of(func, &|symbol| symbol)) else {
-                    return;
-                };
-                let outlines = [&a, &b];
                 let Some(alignment) = blocks::align(outlines) else {
                     return;
                 };
                 let fast = options.similar.policy != Policy::Balanced
-                    || speed::is_kept(two[0], &a, &alignment);
+                    || speed::is_kept(two[0], outlines[0], &alignment);
                 if !fast || !blocks::corresponds(two, outlines, extra, &alignment) {
                     return;
                 }
@@ -316,13 +285,18 @@ impl Aligning<'_> {
                 if few && !arguments[0].is_empty() {
                     let mut size =
                         |func: &Function| model.predict_with(func, predicting).map(i64::from);
-                    let [a, b] = originals.each_ref().map(&mut size);
+                    let Some(of_body) = size(&body) else {
+                        return;
+                    };
+                    let own = originals.each_ref().map(|it| it.bytes.or_else(|| size(&it.func)));
                     // Most do not pay, and 256 pairs are in hand.
-                    if let [Some(a), Some(b), Some(of_body)] = [a, b, size(&body)]
+                    if let [Some(a), Some(b)] = own
                         && share.is_reached(a + b - of_body, a + b)
                     {
                         let sizes = [a + b, of_body];
-                        *merged = Some(Merge { originals, body, arguments, sizes });
+                        let signature = originals[0].func.signature.clone();
+                        let observes = outlines.map(|outline| outline.observes_its_frame);
+                        *merged = Some(Merge { signature, observes, body, arguments, sizes });
                     }
                 }
             },
@@ -336,11 +310,10 @@ impl Aligning<'_> {
             let Some(merge) = merged else {
                 continue;
             };
-            self.plan.stats_mut().similar_tried += 1;
+            self.workbench.plan.stats_mut().similar_tried += 1;
             let outcomes = [0, 1].map(|side| {
-                let (original, arguments) = (&merge.originals[side], &merge.arguments[side]);
-                let observes = observes_its_frame(original);
-                self.outcome(functions[side], &original.signature, observes, arguments)
+                let (observes, arguments) = (merge.observes[side], &merge.arguments[side]);
+                self.outcome(functions[side], &merge.signature, observes, arguments)
             });
             if let [Some(a), Some(b)] = outcomes {
                 let [before, body] = merge.sizes;
@@ -362,18 +335,18 @@ impl Aligning<'_> {
         arguments: &[ExtraArgument],
     ) -> Option<Outcome> {
         let none = Probed::default();
-        let (options, model) = (self.options, self.model);
+        let Workbench { plan, options, uses, merged_into, .. } = &mut *self.workbench;
+        let (options, model) = (*options, self.model);
         let mut sizes = Sizes { options, model, known: &none, own: &mut self.probed };
         let zeros = sizes.passing_zeros(signature, arguments.iter().map(ExtraArgument::ty))?;
         let passing = sizes.passing(signature, zeros, arguments)?;
-        let count = self.uses.calls(function);
+        let count = uses.calls(function);
         let calls = i64::from(passing) * i64::from(count);
-        if self.plan.parameterised_body(function).is_none() {
+        if plan.parameterised_body(function).is_none() {
             let thunk = sizes.thunk(signature, arguments, observes).map(i64::from);
             // What passes extra arguments to it cannot pass them to its thunk.
-            let thunk =
-                thunk.filter(|_| extra_parameters(self.plan, &self.merged_into, function) == 0);
-            let keeps_symbol = self.uses.must_keep_symbol(self.plan, function).is_some();
+            let thunk = thunk.filter(|_| extra_parameters(plan, merged_into, function) == 0);
+            let keeps_symbol = uses.must_keep_symbol(plan, function).is_some();
             return match (keeps_symbol, thunk) {
                 (true, None) => None,
                 (true, Some(bytes)) => Some(Outcome { thunk: true, bytes }),
@@ -383,13 +356,13 @@ impl Aligning<'_> {
                 (false, _) => Some(Outcome { thunk: false, bytes: calls }),
             };
         }
-        if self.uses.is_named(function) {
+        if uses.is_named(function) {
             return None;
         }
         let mut bytes = calls;
-        let members: Vec<u32> = self.merged_into.get(function.as_u32() as usize).to_vec();
-        for member in members.into_iter().map(FunctionIndex::from_u32) {
-            let entry = self.plan.entry(member);
+        let members = merged_into.get(function.as_u32() as usize).iter();
+        for member in members.copied().map(FunctionIndex::from_u32) {
+            let entry = plan.entry(member);
             if let Disposition::Thunk { to: _ } = entry.disposition() {
                 let before = entry.extra_arguments();
                 let own = signature.params.len() - before.len();
@@ -412,69 +385,63 @@ impl Aligning<'_> {
         outcomes: [Outcome; 2],
         saved: i64,
     ) -> bool {
-        let Merge { originals: _, mut body, arguments, sizes: _ } = merge;
-        let plan = &mut *self.plan;
-        let mut members: Vec<FunctionIndex> = Vec::new();
-        let mut bodies = 0;
-        for (function, outcome) in functions.into_iter().zip(outcomes) {
-            match plan.parameterised_body(function).is_some() {
-                true => bodies += 1,
-                false => members.push(function),
-            }
-            let followers = self.merged_into.get(function.as_u32() as usize).iter();
-            let followers = followers.copied().map(FunctionIndex::from_u32);
-            // Without bodies that were merged in a round before: they are no functions of the unit.
-            let own = |member: &FunctionIndex| plan.parameterised_body(*member).is_none();
-            members.extend(followers.filter(own).filter(|_| !outcome.thunk));
-        }
-        members.sort_unstable();
-        members.dedup();
-        let Some(symbol) = self.bodies.fresh_symbol(&members) else {
+        let Merge { signature: _, observes: _, body, arguments, sizes: _ } = merge;
+        let parameters = arguments[0].len();
+        let members = functions.into_iter().zip(arguments).zip(outcomes);
+        let members: Vec<Member> = members
+            .map(|((function, arguments), outcome)| Member {
+                function,
+                arguments,
+                thunk: outcome.thunk,
+            })
+            .collect();
+        let Some((symbol, mut functions)) = self.workbench.fresh_symbol(&members) else {
             return false;
         };
-        body.name = UserFuncName::User(symbol.clone());
-        let key = plan.entry(functions[0]).attributes().key;
         // It grew while it was made; a copy takes no more memory than it needs.
-        let to = add_body(plan, symbol, key, self.next_class, body.clone());
-        self.next_class += 1;
-        self.uses.add_body(to, functions);
-        for side in [0, 1] {
-            let (function, arguments) = (functions[side], arguments[side].clone());
-            if !outcomes[side].thunk {
-                self.follow(function, to, &arguments);
-            }
-            let plan = &mut *self.plan;
-            let reason = self.uses.must_keep_symbol(plan, function);
-            let (disposition, reason) = outcome(to, outcomes[side].thunk, reason);
-            plan.set_extra_arguments(function, arguments);
-            plan.set(function, disposition, reason);
-        }
-        let plan = &mut *self.plan;
-        members.sort_unstable_by_key(|&member| order(plan, member));
-        let parameters = arguments[0].len();
-        let set =
-            SimilarSet { members, parameters, selects: true, body: Some(to), saved: Some(saved) };
-        plan.record_similar(set);
-        let stats = plan.stats_mut();
-        stats.similar_bodies += 1;
-        stats.similar_merged += functions.len() - bodies;
+        let to = self.workbench.accept(&members, symbol, body.clone());
+        let plan = &mut *self.workbench.plan;
+        functions.sort_unstable_by_key(|&function| order(plan, function));
+        plan.record_similar(SimilarSet {
+            members: functions,
+            parameters,
+            selects: true,
+            body: Some(to),
+            saved: Some(saved),
+        });
         true
     }
+}
 
-    /// Makes what was merged into a function follow it to `to`, with these arguments behind its own.
-    fn follow(&mut self, function: FunctionIndex, to: FunctionIndex, arguments: &[ExtraArgument]) {
-        let Aligning { plan, merged_into, .. } = self;
-        let mut alignment = plan.entry(function).alignment();
-        for &member in merged_into.get(function.as_u32() as usize) {
-            let member = FunctionIndex::from_u32(member);
-            let entry = plan.entry(member);
-            alignment = entry.alignment().max(alignment);
-            let own = entry.extra_arguments().iter();
-            let arguments = own.chain(arguments).cloned().collect();
-            plan.set_extra_arguments(member, arguments);
-            plan.retarget(member, to);
-        }
-        plan.align(Item::Function(to), alignment.into());
+/// A function of a pair, as the plan leaves it so far.
+struct Original<'a> {
+    func: Function,
+    outline: Cow<'a, Outline>,
+    /// Predicted bytes, if they are known.
+    bytes: Option<i64>,
+}
+
+impl<'a> Original<'a> {
+    /// `None` if it cannot be aligned.
+    fn of(
+        plan: &Plan,
+        bodies: &mut dyn Bodies,
+        pairing: &'a Pairing,
+        function: FunctionIndex,
+    ) -> Option<Original<'a>> {
+        let changes = plan.needs_apply(not_redirected(plan, bodies, function));
+        let mut func = emitted(plan, bodies, function);
+        let changes = fold_branches(&mut func) || changes;
+        let (outline, bytes) = match changes {
+            true => (Cow::Owned(Outline::of(&func, &|symbol| symbol)?), None),
+            false => (Cow::Borrowed(pairing.outline(function)?), pairing.size(function)),
+        };
+        Some(Original { func, outline, bytes })
+    }
+
+    /// The opcodes of its instructions.
+    fn opcodes(&self) -> impl Iterator<Item = u8> {
+        self.outline.insts.iter().map(|&inst| self.func.dfg.insts[inst].opcode() as u8)
     }
 }
 

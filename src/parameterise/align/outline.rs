@@ -9,12 +9,11 @@ use crate::canon::only_destination;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::ops::Range;
-use cranelift_codegen::ir::{
-    Block, BlockCall, Function, Inst, InstructionData, Type, UserExternalName,
-};
+use cranelift_codegen::ir::{Block, BlockCall, Function, Inst, Opcode, Type, UserExternalName};
 use cranelift_entity::EntitySet;
 
-/// An outline. 12 bytes for each instruction, and 24 for each constant that can be passed.
+/// An outline. 16 bytes for each instruction, and 24 for each constant that can be passed.
+#[derive(Clone)]
 pub(super) struct Outline {
     /// Each block, and the position behind its last instruction, in the order in which control flow first comes to them:
     /// dominators come before what they dominate.
@@ -23,8 +22,12 @@ pub(super) struct Outline {
     pub insts: Vec<Inst>,
     /// The hash of each; 0 for the last one of a block.
     keys: Vec<u32>,
+    /// The same, ascending.
+    sorted: Vec<u32>,
     /// Constants that could be passed, ascending by position.
     constants: Vec<(u32, (Type, u64))>,
+    /// Whether the function can observe its caller.
+    pub observes_its_frame: bool,
 }
 
 impl Outline {
@@ -37,11 +40,14 @@ impl Outline {
         let (mut insts, mut keys) = (Vec::new(), Vec::new());
         let (mut blocks, mut constants) = (Vec::new(), Vec::new());
         let mut hashes = Hashes::new(func, symbol);
+        let mut observes_its_frame = false;
         for block in reached(func)? {
             let last = func.layout.last_inst(block)?;
             for inst in func.layout.block_insts(block) {
-                if let InstructionData::ExceptionHandlerAddress { .. } = func.dfg.insts[inst] {
-                    return None;
+                match func.dfg.insts[inst].opcode() {
+                    Opcode::GetExceptionHandlerAddress => return None,
+                    Opcode::GetReturnAddress | Opcode::GetFramePointer => observes_its_frame = true,
+                    _ => {}
                 }
                 if inst == last {
                     keys.push(0);
@@ -53,7 +59,24 @@ impl Outline {
             }
             blocks.push((block, insts.len() as u32));
         }
-        Some(Outline { blocks, insts, keys, constants })
+        let mut sorted = keys.clone();
+        sorted.sort_unstable();
+        Some(Outline { blocks, insts, keys, sorted, constants, observes_its_frame })
+    }
+
+    /// How many hashes two outlines have in common, in whatever order.
+    pub fn in_common(&self, other: &Outline) -> usize {
+        let (mut a, mut b) = (&*self.sorted, &*other.sorted);
+        let mut common = 0;
+        while let ([x, left @ ..], [y, right @ ..]) = (a, b) {
+            common += usize::from(x == y);
+            (a, b) = match x.cmp(y) {
+                Ordering::Less => (left, b),
+                Ordering::Equal => (left, right),
+                Ordering::Greater => (a, right),
+            };
+        }
+        common
     }
 
     /// How many blocks there are.

@@ -7,7 +7,7 @@
 
 use super::blocks;
 use super::outline::Outline;
-use super::sketch::{self, Sketch};
+use super::sketch::{self, Counts, Sketch};
 use crate::apply::not_redirected;
 use crate::options::Options;
 use crate::parameterise::cost::Share;
@@ -26,10 +26,15 @@ type ByFunction<T> = HashMap<FunctionIndex, T, FxBuildHasher>;
 /// What was found out about functions in order to pair them.
 #[derive(Default)]
 pub(super) struct Pairing {
-    /// Digests of their signatures and control-flow graphs.
+    counts: ByFunction<Option<Counts>>,
+    /// Digests of the control-flow graphs of those that have the counts of another, nearly.
     graphs: ByFunction<Option<u64>>,
     /// Of those that share a digest.
     sketches: ByFunction<Option<Sketch>>,
+    /// Outlines of those that resemble another in this round.
+    outlines: ByFunction<Option<Outline>>,
+    /// Predicted bytes of those that may resemble another enough.
+    sizes: ByFunction<Option<i64>>,
     /// Pairs that were found before.
     known: HashSet<[FunctionIndex; 2], FxBuildHasher>,
 }
@@ -68,31 +73,39 @@ impl Pairing {
     ) -> Vec<Pair> {
         let unit = Unit { plan, options };
         self.sketch(functions, unit, bodies);
-        let Pairing { sketches, known, .. } = self;
+        let Pairing { sketches, outlines, sizes, known, .. } = self;
         let of = |function| sketches.get(function)?.as_ref();
         let of: Vec<Option<&Sketch>> = functions.iter().map(of).collect();
         let found = sketch::pairs(&of, effort);
         let mut pairs: Vec<[FunctionIndex; 2]> =
             found.iter().map(|pair| pair.functions.map(|at| functions[at as usize])).collect();
         pairs.retain(|pair| known.insert(*pair));
-        // Not kept: in another round, few functions are paired again.
-        let mut outlines: ByFunction<Option<(Outline, i64)>> = HashMap::default();
+        // In another round, few functions are paired again.
+        outlines.clear();
         let mut promising: Vec<Pair> = Vec::new();
-        for pairs in pairs.chunks(COMPARED) {
-            outline(pairs, &mut outlines, unit, bodies);
-            let estimated = chunked(bodies, pairs.to_vec(), |_, (): &mut (), functions| {
-                let outlines = functions.map(|function| outlines[&function].as_ref());
-                let [Some((a, x)), Some((b, y))] = outlines else {
+        let is_promising =
+            |pair: &Pair| share.is_reached(pair.saved + pair.error(effort), pair.before);
+        for compared in pairs.chunks(COMPARED) {
+            outline(compared, outlines, unit, bodies);
+            let of = |functions: [FunctionIndex; 2]| functions.map(|it| outlines[&it].as_ref());
+            let possible = chunked(bodies, compared.to_vec(), |_, (): &mut (), functions| {
+                let [Some(a), Some(b)] = of(functions) else {
                     return None;
                 };
-                estimate(functions, [a, b], [*x, *y])
+                at_most(functions, [a, b]).filter(is_promising).map(|pair| pair.functions)
+            });
+            let possible: Vec<[FunctionIndex; 2]> = possible.into_iter().flatten().collect();
+            predict(&possible, sizes, unit, bodies);
+            let estimated = chunked(bodies, possible, |_, (): &mut (), functions| {
+                let [Some(x), Some(y)] = functions.map(|function| sizes[&function]) else {
+                    return None;
+                };
+                estimate(functions, of(functions).map(Option::unwrap), [x, y]).filter(is_promising)
             });
             let before = promising.len();
-            let reached =
-                |pair: &Pair| share.is_reached(pair.saved + pair.error(effort), pair.before);
-            promising.extend(estimated.into_iter().flatten().filter(reached));
+            promising.extend(estimated.into_iter().flatten());
             // Those that come later have less in common.
-            if cost::is_few(promising.len() - before, pairs.len(), effort.promising) {
+            if cost::is_few(promising.len() - before, compared.len(), effort.promising) {
                 break;
             }
         }
@@ -104,23 +117,38 @@ impl Pairing {
         pairs
     }
 
+    /// The outline of a function of a pair, as it was before its calls went to other functions.
+    pub fn outline(&self, function: FunctionIndex) -> Option<&Outline> {
+        self.outlines.get(&function)?.as_ref()
+    }
+
+    /// The predicted bytes of a function of a pair.
+    pub fn size(&self, function: FunctionIndex) -> Option<i64> {
+        *self.sizes.get(&function)?
+    }
+
     /// Makes the digests of functions, and sketches of those that share a digest.
     fn sketch(&mut self, functions: &[FunctionIndex], unit: Unit<'_>, bodies: &mut dyn Bodies) {
-        let Pairing { graphs, sketches, .. } = self;
-        let new = functions.iter().copied().filter(|function| !graphs.contains_key(function));
+        let Pairing { counts, graphs, sketches, .. } = self;
+        let new = functions.iter().copied().filter(|function| !counts.contains_key(function));
         let found = chunked(bodies, new.collect(), |bodies, (): &mut (), function| {
             let key = unit.plan.entry(function).attributes().key;
-            let func = unit.function(bodies, function);
-            let is_large = func.dfg.num_insts() >= cost::MIN_ALIGNED;
-            (function, is_large.then(|| sketch::graph(func, key)).flatten())
+            (function, Counts::of(unit.function(bodies, function), key))
+        });
+        counts.extend(found);
+        let mut new = with_companions(functions, counts);
+        new.retain(|(function, _)| !graphs.contains_key(function));
+        let found = chunked(bodies, new, |bodies, (): &mut (), (function, counts)| {
+            (function, sketch::graph(unit.function(bodies, function), counts))
         });
         graphs.extend(found);
         let mut count: HashMap<u64, u32, FxBuildHasher> = HashMap::default();
-        for graph in functions.iter().filter_map(|function| graphs[function]) {
+        for graph in functions.iter().filter_map(|function| *graphs.get(function)?) {
             *count.entry(graph).or_default() += 1;
         }
-        let shares =
-            |function: &FunctionIndex| graphs[function].is_some_and(|graph| count[&graph] > 1);
+        let shares = |it: &FunctionIndex| {
+            graphs.get(it).is_some_and(|graph| graph.is_some_and(|graph| count[&graph] > 1))
+        };
         let new = functions.iter().copied().filter(|it| shares(it) && !sketches.contains_key(it));
         let found = chunked(bodies, new.collect(), |bodies, (): &mut (), function| {
             let func = unit.function(bodies, function);
@@ -128,6 +156,23 @@ impl Pairing {
         });
         sketches.extend(found);
     }
+}
+
+/// The functions that have a companion: one with the same digest and about as many instructions.
+fn with_companions(
+    functions: &[FunctionIndex],
+    counts: &ByFunction<Option<Counts>>,
+) -> Vec<(FunctionIndex, Counts)> {
+    let counted = functions.iter().filter_map(|&function| Some((function, counts[&function]?)));
+    let mut counted: Vec<(FunctionIndex, Counts)> = counted.collect();
+    counted
+        .sort_unstable_by_key(|(function, counts)| (counts.digest, counts.instructions, *function));
+    let near = |a: usize, b: usize| {
+        let [(_, a), (_, b)] = [counted[a], counted[b]];
+        a.digest == b.digest && b.instructions - a.instructions <= cost::MAX_DIFFERING
+    };
+    let has = |at: usize| at > 0 && near(at - 1, at) || at + 1 < counted.len() && near(at, at + 1);
+    (0..counted.len()).filter(|&at| has(at)).map(|at| counted[at]).collect()
 }
 
 /// Where functions come from.
@@ -143,25 +188,68 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// Adds the outlines of the functions of pairs, with their predicted bytes.
+/// The functions of pairs of which something is not known yet, each once.
+fn unknown<T>(pairs: &[[FunctionIndex; 2]], known: &ByFunction<T>) -> Vec<FunctionIndex> {
+    let mut functions: Vec<FunctionIndex> = pairs.iter().copied().flatten().collect();
+    functions.retain(|function| !known.contains_key(function));
+    functions.sort_unstable();
+    functions.dedup();
+    functions
+}
+
+/// Adds the outlines of the functions of pairs.
 fn outline(
     pairs: &[[FunctionIndex; 2]],
-    outlines: &mut ByFunction<Option<(Outline, i64)>>,
+    outlines: &mut ByFunction<Option<Outline>>,
     unit: Unit<'_>,
     bodies: &mut dyn Bodies,
 ) {
-    let mut functions: Vec<FunctionIndex> = pairs.iter().copied().flatten().collect();
-    functions.retain(|function| !outlines.contains_key(function));
-    functions.sort_unstable();
-    functions.dedup();
-    let found = chunked(bodies, functions, |bodies, scratch, function| {
+    let found = chunked(bodies, unknown(pairs, outlines), |bodies, (): &mut (), function| {
         let func = unit.function(bodies, function);
-        let outline = Outline::of(func, &|symbol| unit.plan.call_symbol(symbol));
-        let model = unit.options.target.size_model;
-        let predicted = model.and_then(|model| model.predict_with(func, scratch));
-        (function, outline.zip(predicted.map(i64::from)))
+        (function, Outline::of(func, &|symbol| unit.plan.call_symbol(symbol)))
     });
     outlines.extend(found);
+}
+
+/// Adds the predicted bytes of the functions of pairs.
+fn predict(
+    pairs: &[[FunctionIndex; 2]],
+    sizes: &mut ByFunction<Option<i64>>,
+    unit: Unit<'_>,
+    bodies: &mut dyn Bodies,
+) {
+    let Some(model) = unit.options.target.size_model else {
+        return;
+    };
+    let found = chunked(bodies, unknown(pairs, sizes), |bodies, scratch, function| {
+        let predicted = model.predict_with(unit.function(bodies, function), scratch);
+        (function, predicted.map(i64::from))
+    });
+    sizes.extend(found);
+}
+
+/// What a body for two functions saves, if they have `common` of `all` instructions in common, with gaps between them.
+fn saved(
+    functions: [FunctionIndex; 2],
+    [a, b]: [i64; 2],
+    [common, all]: [usize; 2],
+    gaps: usize,
+) -> Pair {
+    let common = (a + b) * common as i64 / all.max(1) as i64;
+    let saved = (cost::ALIGNED_COMMON * common
+        + cost::ALIGNED_FRAME * a.min(b).min(cost::MAX_ALIGNED_FRAME))
+        / 16;
+    Pair { functions, before: a + b, saved: saved - cost::ALIGNED_GAP * gaps as i64 }
+}
+
+/// What a body for two functions saves at most, whatever the order of what they have in common. `None` if they differ in too
+/// much.
+fn at_most(functions: [FunctionIndex; 2], outlines: [&Outline; 2]) -> Option<Pair> {
+    let instructions = outlines.map(|outline| outline.insts.len());
+    let all: usize = instructions.iter().sum();
+    let common = outlines[0].in_common(outlines[1]);
+    let sizes = instructions.map(|count| cost::LEAST_INSTRUCTION * count as i64);
+    (all - 2 * common <= cost::MAX_DIFFERING).then(|| saved(functions, sizes, [common, all], 0))
 }
 
 /// What a body for two functions saves, as far as their outlines say it.
@@ -170,15 +258,9 @@ fn estimate(
     outlines: [&Outline; 2],
     sizes: [i64; 2],
 ) -> Option<Pair> {
+    let all = outlines.iter().map(|outline| outline.insts.len()).sum();
     let alignment = blocks::align(outlines)?;
-    let [a, b] = sizes;
-    let all = outlines.iter().map(|outline| outline.insts.len() as i64).sum::<i64>().max(1);
-    let common = (a + b) * alignment.common as i64 / all;
-    let saved = (cost::ALIGNED_COMMON * common
-        + cost::ALIGNED_FRAME * a.min(b).min(cost::MAX_ALIGNED_FRAME))
-        / 16;
-    let saved = saved - cost::ALIGNED_GAP * alignment.gaps as i64;
-    Some(Pair { functions, before: a + b, saved })
+    Some(saved(functions, sizes, [alignment.common, all], alignment.gaps))
 }
 
 /// Does something with each item, on several threads, each of which has memory to be reused.

@@ -9,15 +9,14 @@
 //! Hashing* (NIPS 2012), and A. Shrivastava, P. Li, *Densifying One Permutation Hashing* (ICML 2014), for one hash of each
 //! pair of opcodes; R. Rocha et al., *HyFM: Function Merging for Free* (LCTES 2021) and S. Stirling et al., *F3M: Fast Focused Function Merging* (CGO 2022) for functions.
 
-use super::super::cost::Effort;
+use super::cost;
+use super::cost::Effort;
 use super::outline::{reached, successors};
 use crate::canon::only_destination;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use cranelift_codegen::ir::{Block, ExceptionTableItem, Function, Inst, Signature, StackSlotData};
 use cranelift_entity::SecondaryMap;
-use hashbrown::HashMap;
-use rustc_hash::FxBuildHasher;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The hashes of a sketch.
@@ -34,19 +33,39 @@ pub(super) struct Sketch {
     instructions: u32,
 }
 
-/// A digest of a function's signature and control-flow graph: only functions with equal digests are aligned. `None` for
-/// functions that are never aligned. `key` is that of the embedder. Linear in the number of blocks.
-pub(super) fn graph(func: &Function, key: u64) -> Option<u64> {
-    let mut graph: Vec<u8> = key.to_le_bytes().to_vec();
-    put_signature(&mut graph, &func.signature);
-    if !func.dynamic_stack_slots.is_empty() {
-        return None;
+/// What is known of a function without reading its instructions.
+#[derive(Clone, Copy)]
+pub(super) struct Counts {
+    /// A digest of its signature, its stack slots and the number of its blocks.
+    pub digest: u64,
+    /// The number of its instructions, unreachable ones included.
+    pub instructions: usize,
+}
+
+impl Counts {
+    /// `None` for functions that are never aligned. `key` is that of the embedder. Constant time, but for signatures and
+    /// stack slots.
+    pub fn of(func: &Function, key: u64) -> Option<Counts> {
+        let instructions = func.dfg.num_insts();
+        if instructions < cost::MIN_ALIGNED || !func.dynamic_stack_slots.is_empty() {
+            return None;
+        }
+        let mut bytes: Vec<u8> = key.to_le_bytes().to_vec();
+        put_signature(&mut bytes, &func.signature);
+        for slot in func.sized_stack_slots.values() {
+            let StackSlotData { kind: _, size, align_shift, key: _ } = slot;
+            bytes.extend(size.to_le_bytes());
+            bytes.push(*align_shift);
+        }
+        bytes.extend((func.dfg.num_blocks() as u64).to_le_bytes());
+        Some(Counts { digest: xxh3_64(&bytes), instructions })
     }
-    for slot in func.sized_stack_slots.values() {
-        let StackSlotData { kind: _, size, align_shift, key: _ } = slot;
-        graph.extend(size.to_le_bytes());
-        graph.push(*align_shift);
-    }
+}
+
+/// A digest of what has these counts and of its control-flow graph: only functions with equal digests are aligned. `None` for
+/// functions that are never aligned. Linear in the number of blocks.
+pub(super) fn graph(func: &Function, counts: Counts) -> Option<u64> {
+    let mut graph: Vec<u8> = counts.digest.to_le_bytes().to_vec();
     let blocks = reached(func)?;
     let mut number: SecondaryMap<Block, u32> = SecondaryMap::new();
     for (at, &block) in (1..).zip(&blocks) {
@@ -108,8 +127,22 @@ impl Sketch {
         own
     }
 
+    /// Hashes of the bands, each with that of the control-flow graph.
+    fn bands(&self) -> impl Iterator<Item = u64> {
+        let (bands, _) = self.hashes.as_chunks::<BAND>();
+        (0..).zip(bands).map(|(band, hashes)| {
+            hashes.iter().fold(self.graph ^ band, |all, &hash| {
+                let mixed = (all ^ u64::from(hash)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                mixed ^ mixed >> 32
+            })
+        })
+    }
+
     /// How many of the hashes agree.
     fn shared(&self, other: &Sketch) -> usize {
+        if self.graph != other.graph {
+            return 0;
+        }
         self.hashes.iter().zip(&other.hashes).filter(|(a, b)| a == b).count()
     }
 }
@@ -152,43 +185,37 @@ pub(super) struct Pair {
 /// Pairs of functions that are worth aligning, those first that have most instructions in common, by their sketches. For
 /// each function the few that are most similar to it are considered.
 pub(super) fn pairs(sketches: &[Option<&Sketch>], effort: Effort) -> Vec<Pair> {
-    let mut groups: HashMap<(u64, usize, [u32; BAND]), Vec<u32>, FxBuildHasher> =
-        HashMap::default();
-    let numbered = || (0..).zip(sketches).filter_map(|(at, it)| Some((at, (*it)?)));
-    for (at, sketch) in numbered() {
-        let (bands, _) = sketch.hashes.as_chunks::<BAND>();
-        for (band, &hashes) in bands.iter().enumerate() {
-            groups.entry((sketch.graph, band, hashes)).or_default().push(at);
+    let sketch = |at: u32| sketches[at as usize].expect("has a band");
+    let mut bands: Vec<(u64, u32)> = Vec::new();
+    for (at, of) in (0..).zip(sketches) {
+        bands.extend(of.iter().flat_map(|sketch| sketch.bands()).map(|band| (band, at)));
+    }
+    bands.sort_unstable();
+    let mut near: Vec<[u32; 2]> = Vec::new();
+    for group in bands.chunk_by(|(a, _), (b, _)| a == b) {
+        for (at, &(_, function)) in group.iter().enumerate() {
+            let others = group[at + 1..].iter().take(effort.near);
+            near.extend(others.map(|&(_, other)| [function, other]));
         }
     }
-    let mut pairs: Vec<Pair> = Vec::new();
-    // The last function that each was compared with.
-    let mut compared: Vec<u32> = alloc::vec![u32::MAX; sketches.len()];
-    for (at, sketch) in numbered() {
-        let mut partners: Vec<Pair> = Vec::new();
-        let (bands, _) = sketch.hashes.as_chunks::<BAND>();
-        for (band, &hashes) in bands.iter().enumerate() {
-            let group = &groups[&(sketch.graph, band, hashes)];
-            let own = group.binary_search(&at).expect("is in it");
-            let near = own.saturating_sub(effort.near)..group.len().min(own + effort.near + 1);
-            for &other in group[near].iter().filter(|&&other| other != at) {
-                if core::mem::replace(&mut compared[other as usize], at) == at {
-                    continue;
-                }
-                let candidate = sketches[other as usize].expect("is in a group");
-                let shared = sketch.shared(candidate);
-                if effort.hashes * shared >= HASHES {
-                    partners.push(Pair { functions: [at.min(other), at.max(other)], shared });
-                }
-            }
+    near.sort_unstable();
+    near.dedup();
+    // Of each function, with the most similar ones first.
+    let mut partners: Vec<(u32, Reverse<usize>, [u32; 2])> = Vec::new();
+    for functions in near {
+        let shared = sketch(functions[0]).shared(sketch(functions[1]));
+        if effort.hashes * shared >= HASHES {
+            partners.extend(functions.map(|function| (function, Reverse(shared), functions)));
         }
-        partners.sort_unstable_by_key(|pair| (Reverse(pair.shared), pair.functions));
-        partners.truncate(effort.partners);
-        pairs.extend(partners);
     }
+    partners.sort_unstable();
+    let of_each = partners.chunk_by(|(a, ..), (b, ..)| a == b);
+    let mut pairs: Vec<Pair> = of_each
+        .flat_map(|partners| partners.iter().take(effort.partners))
+        .map(|&(_, Reverse(shared), functions)| Pair { functions, shared })
+        .collect();
     let common = |pair: &Pair| {
-        let sketches = pair.functions.map(|at| sketches[at as usize]);
-        let smaller = sketches.into_iter().flatten().map(|sketch| sketch.instructions).min();
+        let smaller = pair.functions.map(|at| sketch(at).instructions).into_iter().min();
         pair.shared as u64 * u64::from(smaller.unwrap_or(0))
     };
     pairs.sort_unstable_by_key(|pair| (Reverse(common(pair)), pair.functions));

@@ -13,7 +13,6 @@ use crate::extra_argument::ExtraArgument;
 use crate::incremental::MergeCache;
 use crate::ir::observes_its_frame;
 use crate::options::{Callees, Compare, Options};
-use crate::parameterise::accept::is_cheaper;
 use crate::parameterise::argument_plan::{ArgumentPlan, CalleeStrategies};
 use crate::parameterise::cost;
 use crate::parameterise::cost::Share;
@@ -22,12 +21,12 @@ use crate::parameterise::split::{Column, Part, Problem, Row};
 use crate::parameterise::table::{self, Set, Table};
 use crate::parameterise::uses::Uses;
 use crate::parameterise::value::Value;
+use crate::parameterise::workbench::{Member, is_cheaper};
 use crate::parameterise::{Memory, body, context};
 use crate::plan::{Plan, Reason};
 use crate::unit::{Bodies, FunctionIndex, NoUnit};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Inst, Signature, types};
 use cranelift_entity::SecondaryMap;
@@ -37,10 +36,7 @@ use rustc_hash::FxBuildHasher;
 
 /// The disposition of each function of a set that shares a body, and its cost.
 pub(super) struct Outcomes {
-    /// The extra arguments of each function.
-    pub arguments: Vec<Arc<[ExtraArgument]>>,
-    /// Whether each function becomes a thunk, whatever is known of its uses when it is written into the plan.
-    pub thunks: Vec<bool>,
+    pub members: Vec<Member>,
     /// Bytes of thunks, and of passing extra arguments at calls.
     cost: i64,
 }
@@ -85,9 +81,8 @@ pub(super) struct Judged<'t> {
 
 impl Outcomes {
     /// Of functions that share a body whatever it costs: they become thunks only where their symbols are needed.
-    pub fn new(arguments: Vec<Arc<[ExtraArgument]>>) -> Outcomes {
-        let thunks = alloc::vec![false; arguments.len()];
-        Outcomes { arguments, thunks, cost: 0 }
+    pub fn new(members: Vec<Member>) -> Outcomes {
+        Outcomes { members, cost: 0 }
     }
 }
 
@@ -344,7 +339,7 @@ impl Work<'_, '_> {
         let Some(cost) = self.thunks_of_callees(rows, argument_plan) else {
             return Err(Verdict::NoThunk);
         };
-        let mut outcomes = Outcomes { arguments: Vec::new(), thunks: Vec::new(), cost };
+        let mut outcomes = Outcomes { members: Vec::new(), cost };
         // The same for all rows: it depends on the types.
         let mut zeros = None;
         for (at, &row) in rows.iter().enumerate() {
@@ -374,8 +369,8 @@ impl Work<'_, '_> {
                 (true, None) => return Err(Verdict::NoThunk),
                 (false, _) => calls,
             };
-            outcomes.thunks.push(by_thunk);
-            outcomes.arguments.push(extra_arguments.into());
+            let arguments = extra_arguments.into();
+            outcomes.members.push(Member { function, arguments, thunk: by_thunk });
         }
         Ok(outcomes)
     }

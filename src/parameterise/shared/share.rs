@@ -9,6 +9,7 @@ use super::super::argument_plan::ArgumentPlan;
 use super::super::judge::{Candidate, Outcomes, body_of_rows};
 use super::super::table::{Parameter, Table};
 use super::super::value::{Symbols, Value};
+use super::super::workbench::Member;
 use super::super::{Memory, Search, body, cost, walk_redirected};
 use super::rows::{Row, Rows, Shape, rows};
 use crate::apply::{Written, emitted_as};
@@ -42,11 +43,6 @@ impl Shared {
     pub fn count(&self, stats: &mut Stats) {
         stats.shared_functions = self.equal.iter().count();
         stats.shared_ignored = self.ignored;
-    }
-
-    /// The functions that share parameterised bodies.
-    pub fn functions(&self) -> impl Iterator<Item = FunctionIndex> + '_ {
-        self.sets.iter().flat_map(|(_, functions)| functions.iter().copied())
     }
 }
 
@@ -111,7 +107,7 @@ fn fits(rows: &Rows, row: &Row, set: &SharedSet) -> bool {
     parameters.iter().all(one_value) && fixed_hash(hashes.iter().copied(), parameters) == *fixed
 }
 
-impl Search<'_> {
+impl Search<'_, '_> {
     /// Makes functions share the bodies that a map names.
     pub(in crate::parameterise) fn share(&mut self, shared: &Shared) {
         let (mut functions, mut ignored) = (shared.equal.iter().count(), shared.ignored);
@@ -122,23 +118,28 @@ impl Search<'_> {
             }
             ignored += usize::from(functions == before);
         }
-        let stats = self.plan.stats_mut();
+        let stats = self.workbench.plan.stats_mut();
         (stats.shared_functions, stats.shared_ignored) = (functions, ignored);
     }
 
     /// Functions as they are written, by shape: one table, unless digests of shapes collide.
     fn tables_as_written(&mut self, functions: &[FunctionIndex]) -> Vec<Table> {
         let written = Arc::new(Written::all().clone());
-        let symbols =
-            Symbols { plan: self.plan, earlier: None, options: self.options, written: &written };
+        let symbols = Symbols {
+            plan: self.workbench.plan,
+            earlier: None,
+            options: self.workbench.options,
+            written: &written,
+        };
         let mut tables: BTreeMap<Vec<u8>, Table> = BTreeMap::new();
         let mut memory = Memory::default();
         for &function in functions {
-            if self.plan.entry(function).disposition() != Disposition::Keep {
+            if self.workbench.plan.entry(function).disposition() != Disposition::Keep {
                 continue;
             }
             let Memory { scratch, encoding, sizes: _ } = &mut memory;
-            let Some(body) = walk_redirected(&symbols, self.bodies, function, scratch, encoding)
+            let Some(body) =
+                walk_redirected(&symbols, self.workbench.bodies, function, scratch, encoding)
             else {
                 continue;
             };
@@ -203,8 +204,7 @@ impl Search<'_> {
         let Some(candidate) = self.shared_candidate(table, &rows, &plan) else {
             return 0;
         };
-        let members: Vec<FunctionIndex> = rows.iter().map(|&row| table.function(row)).collect();
-        let Some(symbol) = self.bodies.fresh_symbol(&members) else {
+        let Some((symbol, _)) = self.workbench.fresh_symbol(&candidate.outcomes.members) else {
             return 0;
         };
         self.share_body(table, &rows, symbol, candidate);
@@ -218,11 +218,14 @@ impl Search<'_> {
             .iter()
             .filter_map(|Parameter { columns }| table.value(table.at(row, *columns.first()?)));
         let is_ambiguous = |argument: &ExtraArgument| {
-            let function = argument.symbol().and_then(|symbol| self.plan.function(symbol));
-            function.is_some_and(|function| self.plan.entry(function).is_exported_with_equals())
+            let function =
+                argument.symbol().and_then(|symbol| self.workbench.plan.function(symbol));
+            function.is_some_and(|function| {
+                self.workbench.plan.entry(function).is_exported_with_equals()
+            })
         };
-        self.options.interposition
-            && self.plan.entry(table.function(row)).has_equals()
+        self.workbench.options.interposition
+            && self.workbench.plan.entry(table.function(row)).has_equals()
             && values.flat_map(Value::arguments).any(|argument| is_ambiguous(&argument))
     }
 
@@ -234,36 +237,38 @@ impl Search<'_> {
         argument_plan: &ArgumentPlan,
     ) -> Option<Candidate> {
         let function = table.function(rows[0]);
-        let original = emitted_as(self.plan, self.bodies, function, table.written());
+        let original =
+            emitted_as(self.workbench.plan, self.workbench.bodies, function, table.written());
         let signature = &original.signature;
         // A function that calls the body, where no jump can pass the extra arguments.
-        let calls = self.options.call_thunks.is_some_and(|thunks| {
+        let calls = self.workbench.options.call_thunks.is_some_and(|thunks| {
             let grows = signature.call_conv == CallConv::Tail && !thunks.tail_calls;
             !grows && !observes_its_frame(&original)
         });
-        let mut arguments: Vec<Arc<[ExtraArgument]>> = Vec::new();
+        let mut members: Vec<Member> = Vec::new();
         for (at, &row) in rows.iter().enumerate() {
             let extra = argument_plan.arguments(table, row, at);
-            let extra = body::as_passed(extra, signature, self.options);
+            let extra = body::as_passed(extra, signature, self.workbench.options);
             let function = table.function(row);
-            let symbol = self.plan.entry(function).symbol();
-            let optimize = self.plan.optimize_for();
-            let thunk = self.options.target.thunk_code(signature, &extra, symbol, optimize);
+            let symbol = self.workbench.plan.entry(function).symbol();
+            let optimize = self.workbench.plan.optimize_for();
+            let thunk =
+                self.workbench.options.target.thunk_code(signature, &extra, symbol, optimize);
             let is_possible = thunk.is_some() || calls;
             if !is_possible || signature.params.len() + extra.len() > cost::MAX_PARAMETERS {
                 return None;
             }
-            arguments.push(extra.into());
+            members.push(Member { function, arguments: extra.into(), thunk: false });
         }
         let Memory { mut scratch, mut encoding, sizes: _ } = Memory::default();
         let body = body_of_rows(
-            (self.plan, self.options),
+            (self.workbench.plan, self.workbench.options),
             (table, rows),
             argument_plan,
             &original,
             (&mut scratch, &mut encoding),
         );
-        let outcomes = Outcomes::new(arguments);
+        let outcomes = Outcomes::new(members);
         Some(Candidate { body, outcomes, saved: 0 })
     }
 }

@@ -105,7 +105,7 @@ hasher.update(&code_digest(encoding, alignment, packed));"#,
         ),
     },
     Hook {
-        file: "src/parameterise/accept.rs",
+        file: "src/parameterise/workbench.rs",
         at: &["self.uses.add_address(self.plan, symbol);"],
         put: Put::Instead(
             r#"if !crate::fault_injection::is(crate::fault_injection::Fault::RowsPassed) {

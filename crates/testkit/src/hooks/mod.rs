@@ -319,7 +319,7 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/parameterise/accept.rs",
+        file: "src/parameterise/workbench.rs",
         at: &["self.keep_thunk(symbol);"],
         put: Put::Instead(
             r#"if !crate::fault_injection::is(crate::fault_injection::Fault::CalleeWithoutThunk) {
@@ -386,8 +386,15 @@ let held = if moves { body.dfg.mem_flags[flags] } else { held };"#,
     },
     Hook {
         file: "src/parameterise/accept.rs",
-        at: &["let key = self.plan.entry(table.function(rows[0])).attributes().key;"],
-        put: Put::Before(r#"let arguments = crate::fault_injection::extra(arguments);"#),
+        at: &["let to = self.workbench.accept(&outcomes.members, symbol, body);"],
+        put: Put::Before(
+            r#"let mut outcomes = outcomes;
+let all = outcomes.members.iter().map(|member| member.arguments.clone()).collect();
+let all = crate::fault_injection::extra(all);
+for (member, arguments) in outcomes.members.iter_mut().zip(all) {
+    member.arguments = arguments;
+}"#,
+        ),
     },
     Hook {
         file: "src/signatures.rs",
