@@ -175,6 +175,8 @@ pub(crate) struct Scratch {
     extended: Vec<(FuncRef, u32)>,
     /// Whether to fill `marks` and `arguments`.
     record: bool,
+    /// Whether to write what instructions are apart from what they are used on: see [`Scratch::contents`].
+    contents: bool,
     /// Where in the streams each place begins, if `record` is set.
     pub marks: Vec<Mark>,
     /// The extra arguments that calls will pass, in the order of the walk, if `record` is set.
@@ -210,6 +212,13 @@ impl Scratch {
     /// For walks that fill `marks`.
     pub fn recording() -> Self {
         Scratch { record: true, ..Scratch::default() }
+    }
+
+    /// For walks that fill `marks` and write the content of each instruction by itself: the types of its operands in place of
+    /// their numbers, and signatures and alias regions in full wherever they are used. So the parts of the streams
+    /// that two instructions of two functions wrote are equal exactly if one of them can stand for both, operands apart.
+    pub fn contents() -> Self {
+        Scratch { contents: true, ..Scratch::recording() }
     }
 }
 
@@ -462,7 +471,10 @@ impl Walk<'_> {
     #[inline]
     fn define(&mut self, value: Value) {
         self.scratch.value_count += 1;
-        self.scratch.values[value.index()] = self.scratch.value_count;
+        self.scratch.values[value.index()] = match self.scratch.contents {
+            false => self.scratch.value_count,
+            true => 1 + u32::from(type_number(self.func.dfg.value_type(value))),
+        };
     }
 
     /// The value of which `value` is an alias, or the value itself.

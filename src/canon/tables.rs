@@ -158,6 +158,11 @@ impl Walk<'_> {
     /// A record, and a signature of a callee behind it: its number, and its contents where it is new.
     #[inline]
     pub(super) fn signature(&mut self, record: Record, sig: SigRef) -> Result<(), Malformed> {
+        if self.scratch.contents {
+            self.put(record);
+            let signature = self.func.dfg.signatures.get(sig).ok_or(Malformed)?;
+            return self.signature_content(signature);
+        }
         match *self.scratch.signatures.get(sig.index()).ok_or(Malformed)? {
             0 => self.first_use_of(record, sig),
             known => {
@@ -315,6 +320,9 @@ impl Walk<'_> {
 
     /// An alias region: its number, and its id where it is used first.
     fn region(&mut self, Region { number, user_id }: Region) {
+        if self.scratch.contents {
+            return self.word(user_id);
+        }
         self.put_numbers(Record::EMPTY, [number]);
         if number > self.scratch.regions_written {
             self.scratch.regions_written = number;

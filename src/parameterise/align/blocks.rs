@@ -9,15 +9,12 @@
 //! Source: R. Rocha et al., *HyFM: Function Merging for Free* (LCTES 2021), which aligns block by block; what it calls
 //! linear alignment is a shortest edit script here ([`diff`]).
 
-use super::entities::{Comparison, same_global_value};
 use super::outline::Outline;
 use super::{cost, diff};
 use alloc::vec::Vec;
 use core::ops::Range;
-use cranelift_codegen::ir::{
-    Block, BlockArg, BlockCall, ExceptionTableItem, Function, Inst, InstructionData, Type, Value,
-};
-use cranelift_entity::{EntitySet, SecondaryMap};
+use cranelift_codegen::ir::{Block, Function, Inst, InstructionData, Type, Value};
+use cranelift_entity::EntitySet;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -171,56 +168,23 @@ pub(super) fn corresponds(
     extra: [usize; 2],
     alignment: &Alignment,
 ) -> bool {
-    let [f, g] = two;
-    let slots = |func: &Function| func.sized_stack_slots.values().cloned().collect::<Vec<_>>();
-    let limits = match (f.stack_limit, g.stack_limit) {
-        (None, None) => true,
-        (Some(a), Some(b)) => same_global_value((f, a), (g, b)),
-        _ => false,
-    };
-    let dynamic = f.dynamic_stack_slots.len() + g.dynamic_stack_slots.len();
-    if f.signature != g.signature || slots(f) != slots(g) || !limits || dynamic > 0 {
+    let [a, b] = outlines;
+    if a.header() != b.header() {
         return false;
     }
-    let selected = [selected(f, extra[0]), selected(g, extra[1])];
-    let mut bound: [SecondaryMap<Block, Option<usize>>; 2] = Default::default();
-    for number in 0..alignment.blocks.len() {
-        for side in 0..2 {
-            bound[side][outlines[side].block(number).0] = Some(number);
-        }
-    }
-    let mut comparison = Comparison::new(two);
-    for (number, parts) in alignment.blocks.iter().enumerate() {
-        let [a, b] = outlines.map(|outline| outline.block(number).0);
-        let types = |func: &Function, block| func.dfg.block_param_types(block).collect::<Vec<_>>();
-        if types(f, a) != types(g, b) || f.layout.is_cold(a) != g.layout.is_cold(b) {
-            return false;
-        }
-        let is_selected = selected[0].contains(a) || selected[1].contains(b);
-        for (at, part) in parts.iter().enumerate() {
-            let same = match part {
+    let selected = [selected(two[0], extra[0]), selected(two[1], extra[1])];
+    alignment.blocks.iter().enumerate().all(|(number, parts)| {
+        let is_selected =
+            (0..2).any(|side| selected[side].contains(outlines[side].block(number).0));
+        a.head(number) == b.head(number)
+            && parts.iter().all(|part| match part {
                 Aligned::Gap(_) => !is_selected,
                 Aligned::Both([x, y], differing) => {
-                    let insts = [outlines[0].insts[*x as usize], outlines[1].insts[*y as usize]];
-                    if at + 1 == parts.len() {
-                        let targets = targets(&mut comparison, insts);
-                        targets.is_some_and(|targets| {
-                            let is_bound = |[a, b]: &[Block; 2]| {
-                                bound[0][*a].is_some() && bound[0][*a] == bound[1][*b]
-                            };
-                            targets.iter().all(is_bound)
-                        })
-                    } else {
-                        !(is_selected && differing.is_some()) && comparison.is_same(insts)
-                    }
+                    !(is_selected && differing.is_some())
+                        && a.content(number, *x) == b.content(number, *y)
                 }
-            };
-            if !same {
-                return false;
-            }
-        }
-    }
-    true
+            })
+    })
 }
 
 /// The blocks to which a function branches by its last `extra` parameters. They stay as they are: the checker sees from them
@@ -250,79 +214,28 @@ fn selected(func: &Function, extra: usize) -> EntitySet<Block> {
     selected
 }
 
-/// The targets of two branches, in pairs. `None` if they are different branches.
-fn targets(comparison: &mut Comparison<'_>, [a, b]: [Inst; 2]) -> Option<Vec<[Block; 2]>> {
-    use InstructionData as I;
-    let two = comparison.two;
-    let [f, g] = two;
-    let (x, y) = (&f.dfg.insts[a], &g.dfg.insts[b]);
-    let same = match (x, y) {
-        (I::Jump { .. }, I::Jump { .. }) | (I::Brif { .. }, I::Brif { .. }) => true,
-        (I::BranchTable { .. }, I::BranchTable { .. }) => true,
-        (
-            I::TryCall { opcode: _, args: _, func_ref: i, exception: x },
-            I::TryCall { opcode: _, args: _, func_ref: j, exception: y },
-        ) => comparison.is_same_callee(*i, *j) && same_handlers(two, [*x, *y]),
-        (
-            I::TryCallIndirect { opcode: _, args: _, exception: x },
-            I::TryCallIndirect { opcode: _, args: _, exception: y },
-        ) => same_handlers(two, [*x, *y]),
-        _ if x.opcode().is_branch() || y.opcode().is_branch() => false,
-        _ => comparison.is_same([a, b]),
-    };
-    let operands = f.dfg.inst_args(a).len() == g.dfg.inst_args(b).len()
-        && core::iter::zip(f.dfg.inst_values(a), g.dfg.inst_values(b))
-            .all(|(v, w)| f.dfg.value_type(v) == g.dfg.value_type(w))
-        && f.dfg.user_stack_map_entries(a).is_none()
-        && g.dfg.user_stack_map_entries(b).is_none();
-    let calls = |func: &Function, data: &InstructionData| -> Vec<BlockCall> {
-        data.branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables).to_vec()
-    };
-    let (x, y) = (calls(f, x), calls(g, y));
-    if !same || !operands || x.len() != y.len() {
-        return None;
-    }
-    let (p, q) = (&f.dfg.value_lists, &g.dfg.value_lists);
-    let calls = x.iter().zip(&y).map(|(x, y)| {
-        let same = x.args(p).len() == y.args(q).len()
-            && x.args(p).zip(y.args(q)).all(|(a, b)| match (a, b) {
-                (BlockArg::Value(_), BlockArg::Value(_)) => true,
-                (a, b) => a == b,
-            });
-        same.then(|| [x.block(p), y.block(q)])
-    });
-    calls.collect()
-}
-
-fn same_handlers(two: [&Function; 2], [x, y]: [cranelift_codegen::ir::ExceptionTable; 2]) -> bool {
-    let [f, g] = two;
-    let (x, y) = (&f.dfg.exception_tables[x], &g.dfg.exception_tables[y]);
-    f.dfg.signatures[x.signature()] == g.dfg.signatures[y.signature()]
-        && x.items().count() == y.items().count()
-        && x.items().zip(y.items()).all(|items| match items {
-            (ExceptionTableItem::Tag(a, _), ExceptionTableItem::Tag(b, _)) => a == b,
-            (ExceptionTableItem::Default(_), ExceptionTableItem::Default(_))
-            | (ExceptionTableItem::Context(_), ExceptionTableItem::Context(_)) => true,
-            (
-                ExceptionTableItem::Tag(..)
-                | ExceptionTableItem::Default(_)
-                | ExceptionTableItem::Context(_),
-                _,
-            ) => false,
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::canon::{Context, Encoding, Scratch};
+    use crate::target::Target;
+    use crate::unit::NoUnit;
     use alloc::format;
     use alloc::string::String;
+
+    fn outline(func: &Function) -> Outline {
+        let (policy, target, symbols) = (Default::default(), Target::generic(), &NoUnit);
+        let context = Context { policy, target, key: 0, symbols };
+        let outline =
+            Outline::of(func, &context, &mut Scratch::contents(), &mut Encoding::default());
+        outline.expect("is valid")
+    }
 
     /// Whether the functions of a text, which have one entry in each place, can share a body if their hashes are equal.
     fn corresponds_by_chance(text: &str) -> bool {
         let functions = cranelift_reader::parse_functions(text).expect("parses");
         let two = [&functions[0], &functions[1]];
-        let outlines = two.map(|func| Outline::of(func, &|symbol| symbol).expect("can be copied"));
+        let outlines = two.map(outline);
         let outlines = outlines.map(Outline::with_equal_hashes);
         let outlines = outlines.each_ref();
         let alignment = align(outlines).expect("all hashes are equal");
@@ -386,9 +299,7 @@ mod tests {
     fn hashes_differ_where_contents_do() {
         let keys = |text: &str| {
             let functions = cranelift_reader::parse_functions(text).expect("parses");
-            let key = |func: &Function| {
-                Outline::of(func, &|symbol| symbol).expect("can be copied").keys(0).to_vec()
-            };
+            let key = |func: &Function| outline(func).keys(0).to_vec();
             [key(&functions[0]), key(&functions[1])]
         };
         for instructions in [

@@ -12,7 +12,7 @@
 
 use super::super::body::{add_parameter, as_integer, as_passed, put};
 use super::blocks::{Aligned, Alignment, Differing};
-use super::entities::Copying;
+use super::copying::Copying;
 use super::guards::{guarded, is_guard};
 use super::outline::Outline;
 use crate::extra_argument::ExtraArgument;

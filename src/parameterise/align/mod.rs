@@ -6,7 +6,7 @@
 //! * find pairs of functions with the same signature and control-flow graph and many equal opcodes (`pairs`, `sketch`);
 //! * align their instructions, block by block (`outline`, `blocks`, `diff`), and take the pairs first of which most is
 //!   estimated to be saved;
-//! * compare what is aligned, by content (`entities`), and make one body, which receives a selector and branches where they differ (`body`);
+//! * compare what is aligned, by content, and make one body, which receives a selector and branches where they differ (`body`, `copying`);
 //! * predict its size, and those of the two functions, and accept it if it pays.
 //!
 //! A selector is an extra argument like any other, so what becomes of the two functions, of their callers and of the
@@ -18,8 +18,8 @@
 
 mod blocks;
 mod body;
+mod copying;
 mod diff;
-mod entities;
 mod guards;
 mod outline;
 mod pairs;
@@ -239,13 +239,18 @@ impl Aligning<'_, '_> {
         let Workbench { plan, bodies, options, merged_into, .. } = &mut **workbench;
         for_each(
             *bodies,
-            &Pool::<(Scratch, size::Scratch)>::default(),
+            &Pool::<(Scratch, pairs::Memory, size::Scratch)>::default(),
             tries,
-            |bodies, (scratch, predicting), Try { functions, merged }| {
-                let original = |bodies: &mut dyn Bodies, function| {
-                    Original::of(plan, bodies, pairing, function)
-                };
-                let [Some(a), Some(b)] = functions.map(|function| original(bodies, function))
+            |bodies, (scratch, outlining, predicting), Try { functions, merged }| {
+                let original =
+                    |bodies: &mut dyn Bodies, outlining: &mut pairs::Memory, function| {
+                        let context = context(plan, function, &NoUnit, options);
+                        Original::of(plan, bodies, pairing, function, |func| {
+                            outlining.outline(func, &context)
+                        })
+                    };
+                let [Some(a), Some(b)] =
+                    functions.map(|function| original(bodies, outlining, function))
                 else {
                     return;
                 };
@@ -258,7 +263,8 @@ impl Aligning<'_, '_> {
                     let walked = canon::encode(func, &context, scratch, &mut encoding);
                     walked.ok().map(|()| encoding)
                 };
-                let order = Original::opcodes(&originals[1]).cmp(Original::opcodes(&originals[0]));
+                let contents = originals.each_ref().map(|original| original.outline.contents());
+                let order = contents[1].cmp(contents[0]);
                 if order.then_with(|| encode(1).cmp(&encode(0))).is_lt() {
                     originals.swap(0, 1);
                     functions.swap(0, 1);
@@ -428,20 +434,16 @@ impl<'a> Original<'a> {
         bodies: &mut dyn Bodies,
         pairing: &'a Pairing,
         function: FunctionIndex,
+        outline: impl FnOnce(&Function) -> Option<Outline>,
     ) -> Option<Original<'a>> {
         let changes = plan.needs_apply(not_redirected(plan, bodies, function));
         let mut func = emitted(plan, bodies, function);
         let changes = fold_branches(&mut func) || changes;
         let (outline, bytes) = match changes {
-            true => (Cow::Owned(Outline::of(&func, &|symbol| symbol)?), None),
+            true => (Cow::Owned(outline(&func)?), None),
             false => (Cow::Borrowed(pairing.outline(function)?), pairing.size(function)),
         };
         Some(Original { func, outline, bytes })
-    }
-
-    /// The opcodes of its instructions.
-    fn opcodes(&self) -> impl Iterator<Item = u8> {
-        self.outline.insts.iter().map(|&inst| self.func.dfg.insts[inst].opcode() as u8)
     }
 }
 

@@ -1,82 +1,182 @@
-//! Outlines of functions: what is compared of each instruction, as a number, block by block.
+//! Outlines of functions: what each instruction is apart from its operands, block by block.
 //!
 //! Two functions are aligned by their outlines alone ([`blocks`](super::blocks)), so that many pairs can be looked at
-//! without a copy of a function. Equal numbers are hashes of contents that are equal in all likelihood; whoever makes a body of
-//! two functions compares the contents themselves. An outline does *not* have operands or branches.
+//! without a copy of a function. An outline is what the canonical walk writes of each instruction, with types in place of
+//! operands ([`Scratch::contents`]), and a hash of it. Hashes find the instructions that correspond to each other, and the
+//! contents decide whether they do. An outline does *not* have operands, nor constants that could be passed, but for their types.
 
-use super::entities::{Hashes, passed};
-use crate::canon::only_destination;
+use crate::canon::{self, Context, Encoding, Mark, Operand, Place, Scratch, only_destination};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::ops::Range;
-use cranelift_codegen::ir::{Block, BlockCall, Function, Inst, Opcode, Type, UserExternalName};
-use cranelift_entity::EntitySet;
+use cranelift_codegen::ir::{
+    Block, BlockCall, Function, Inst, InstructionData, Opcode, Type, types,
+};
+use xxhash_rust::xxh3::xxh3_64;
 
-/// An outline. 16 bytes for each instruction, and 24 for each constant that can be passed.
+/// An outline. About 30 bytes for each instruction, and 24 for each constant that can be passed.
 #[derive(Clone)]
 pub(super) struct Outline {
-    /// Each block, and the position behind its last instruction, in the order in which control flow first comes to them:
-    /// dominators come before what they dominate.
-    blocks: Vec<(Block, u32)>,
+    /// What is written of the function before its blocks: signature, stack slots, stack limit.
+    header: Range<u32>,
+    /// In the order in which control flow first comes to them: dominators come before what they dominate.
+    blocks: Vec<Outlined>,
     /// The instructions, by position.
     pub insts: Vec<Inst>,
-    /// The hash of each; 0 for the last one of a block.
+    /// The hash of the content of each; 0 for the last one of a block.
     keys: Vec<u32>,
-    /// The same, ascending.
-    sorted: Vec<u32>,
+    /// Where the content of each ends. It begins where that of the one before ends, or the head of its block.
+    ends: Vec<u32>,
+    contents: Vec<u8>,
     /// Constants that could be passed, ascending by position.
     constants: Vec<(u32, (Type, u64))>,
     /// Whether the function can observe its caller.
     pub observes_its_frame: bool,
 }
 
+/// A block of an outline.
+#[derive(Clone)]
+struct Outlined {
+    block: Block,
+    /// The position behind its last instruction.
+    end: u32,
+    /// Parameters, and whether it is cold.
+    head: Range<u32>,
+}
+
 impl Outline {
-    /// The outline of a function in which `symbol` says what each symbol is replaced by. `None` for functions with
-    /// instructions that cannot be copied. Linear in the size of the function.
-    pub fn of<'a>(
-        func: &'a Function,
-        symbol: &'a dyn Fn(&'a UserExternalName) -> &'a UserExternalName,
+    /// The outline of a function in which symbols are replaced as `context` says. `None` for functions that the verifier
+    /// refuses, and for those that take the address of a block. Linear in the size of the function.
+    pub fn of(
+        func: &Function,
+        context: &Context<'_>,
+        scratch: &mut Scratch,
+        encoding: &mut Encoding,
     ) -> Option<Outline> {
-        let (mut insts, mut keys) = (Vec::new(), Vec::new());
-        let (mut blocks, mut constants) = (Vec::new(), Vec::new());
-        let mut hashes = Hashes::new(func, symbol);
-        let mut observes_its_frame = false;
-        for block in reached(func)? {
-            let last = func.layout.last_inst(block)?;
-            for inst in func.layout.block_insts(block) {
-                match func.dfg.insts[inst].opcode() {
-                    Opcode::GetExceptionHandlerAddress => return None,
-                    Opcode::GetReturnAddress | Opcode::GetFramePointer => observes_its_frame = true,
-                    _ => {}
-                }
-                if inst == last {
-                    keys.push(0);
-                } else {
-                    keys.push(hashes.of(inst)?);
-                    constants.extend(passed(func, inst).map(|it| (insts.len() as u32, it)));
-                }
-                insts.push(inst);
-            }
-            blocks.push((block, insts.len() as u32));
+        canon::encode(func, context, scratch, encoding).ok()?;
+        let mut outline = Outline {
+            header: 0..0,
+            blocks: Vec::with_capacity(scratch.walked().len()),
+            insts: Vec::with_capacity(encoding.instructions as usize),
+            keys: Vec::with_capacity(encoding.instructions as usize),
+            ends: Vec::with_capacity(encoding.instructions as usize),
+            contents: Vec::with_capacity(encoding.size()),
+            constants: Vec::new(),
+            observes_its_frame: false,
+        };
+        for (at, mark) in scratch.marks.iter().enumerate() {
+            outline.add(func, encoding, mark, scratch.marks.get(at + 1))?;
         }
-        let mut sorted = keys.clone();
-        sorted.sort_unstable();
-        Some(Outline { blocks, insts, keys, sorted, constants, observes_its_frame })
+        outline.end_block();
+        Some(outline)
     }
 
-    /// How many hashes two outlines have in common, in whatever order.
-    pub fn in_common(&self, other: &Outline) -> usize {
-        let (mut a, mut b) = (&*self.sorted, &*other.sorted);
-        let mut common = 0;
-        while let ([x, left @ ..], [y, right @ ..]) = (a, b) {
-            common += usize::from(x == y);
-            (a, b) = match x.cmp(y) {
-                Ordering::Less => (left, b),
-                Ordering::Equal => (left, right),
-                Ordering::Greater => (a, right),
-            };
+    /// Adds what the walk wrote at a place, up to the next one.
+    fn add(
+        &mut self,
+        func: &Function,
+        encoding: &Encoding,
+        mark: &Mark,
+        next: Option<&Mark>,
+    ) -> Option<()> {
+        let Encoding { shape, constants, references, .. } = encoding;
+        let ends = next.map_or([shape.len(), constants.len(), references.len()], |next| {
+            [next.shape, next.constants, next.references]
+        });
+        let start = self.contents.len() as u32;
+        self.contents.extend_from_slice(&shape[mark.shape..ends[0]]);
+        self.contents.extend_from_slice(&references[mark.references..ends[2]]);
+        let constants = &constants[mark.constants..ends[1]];
+        match mark.place {
+            Place::Inst(inst) => {
+                let data = &func.dfg.insts[inst];
+                match data.opcode() {
+                    Opcode::GetExceptionHandlerAddress => return None,
+                    Opcode::GetReturnAddress | Opcode::GetFramePointer => {
+                        self.observes_its_frame = true;
+                    }
+                    _ => {}
+                }
+                match passed(data, mark.operand) {
+                    Some(constant) => self.constants.push((self.insts.len() as u32, constant)),
+                    None => self.contents.extend_from_slice(constants),
+                }
+                let hash = xxh3_64(&self.contents[start as usize..]);
+                self.insts.push(inst);
+                self.keys.push((hash ^ hash >> 32) as u32);
+                self.ends.push(self.contents.len() as u32);
+            }
+            Place::Block(block) => {
+                self.end_block();
+                let head = start..self.contents.len() as u32;
+                self.blocks.push(Outlined { block, end: 0, head });
+            }
+            Place::ExtraArgument(_) => return None,
+            Place::Policy
+            | Place::Signature
+            | Place::StackSlots
+            | Place::DynamicTypes
+            | Place::StackLimit => {
+                self.contents.extend_from_slice(constants);
+                self.header.end = self.contents.len() as u32;
+            }
         }
-        common
+        Some(())
+    }
+
+    /// Ends the block at hand, whose last instruction is a branch.
+    fn end_block(&mut self) {
+        if let Some(block) = self.blocks.last_mut() {
+            block.end = self.insts.len() as u32;
+            if let Some(last) = self.keys.last_mut() {
+                *last = 0;
+            }
+        }
+    }
+
+    fn bytes(&self, range: &Range<u32>) -> &[u8] {
+        &self.contents[range.start as usize..range.end as usize]
+    }
+
+    /// What is written of the function before its blocks.
+    pub fn header(&self) -> &[u8] {
+        self.bytes(&self.header)
+    }
+
+    /// What is written of a block before its instructions.
+    pub fn head(&self, number: usize) -> &[u8] {
+        self.bytes(&self.blocks[number].head)
+    }
+
+    /// What the instruction at a position of a block is apart from its operands and what can be passed. Of a branch, the
+    /// blocks to which it goes, by number.
+    pub fn content(&self, number: usize, position: u32) -> &[u8] {
+        let (_, Range { start: first, .. }) = self.block(number);
+        let start = match position == first {
+            true => self.blocks[number].head.end,
+            false => self.ends[position as usize - 1],
+        };
+        self.bytes(&(start..self.ends[position as usize]))
+    }
+
+    /// The opcode of each instruction of a block and the type of its first result, as a number.
+    pub fn opcodes(&self, number: usize) -> impl Iterator<Item = u32> {
+        let (_, positions) = self.block(number);
+        positions.map(move |position| match self.content(number, position) {
+            &[opcode, low, high, ..] => u32::from_le_bytes([low, high, opcode, 0]),
+            _ => unreachable!("opcode and type come first"),
+        })
+    }
+
+    /// What the last instruction of a block is.
+    pub fn branch(&self, number: usize) -> &[u8] {
+        let (_, Range { end, .. }) = self.block(number);
+        self.content(number, end - 1)
+    }
+
+    /// All contents, in order.
+    pub fn contents(&self) -> &[u8] {
+        &self.contents
     }
 
     /// How many blocks there are.
@@ -86,8 +186,8 @@ impl Outline {
 
     /// A block by number, and the positions of its instructions.
     pub fn block(&self, number: usize) -> (Block, Range<u32>) {
-        let (block, end) = self.blocks[number];
-        let start = number.checked_sub(1).map_or(0, |before| self.blocks[before].1);
+        let Outlined { block, end, .. } = self.blocks[number];
+        let start = number.checked_sub(1).map_or(0, |before| self.blocks[before].end);
         (block, start..end)
     }
 
@@ -97,11 +197,49 @@ impl Outline {
         &self.keys[range.start as usize..range.end as usize - 1]
     }
 
+    /// The hashes of all instructions, ascending.
+    pub fn sorted(&self) -> Vec<u32> {
+        let mut sorted = self.keys.clone();
+        sorted.sort_unstable();
+        sorted
+    }
+
     /// The constants of instructions from a position on.
     pub fn constants(&self, from: u32) -> Constants<'_> {
         let first = self.constants.partition_point(|&(position, _)| position < from);
         Constants { left: &self.constants[first..] }
     }
+}
+
+/// The constant of an instruction that a parameter could take the place of: an integer of up to 64 bits, or an offset that
+/// is added to an address of this type.
+fn passed(data: &InstructionData, operand: Option<Operand>) -> Option<(Type, u64)> {
+    let (ty, bits) = match (data, operand?) {
+        (
+            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm: _ },
+            Operand::Constant { ty, bits },
+        ) => (ty, bits as u64),
+        (
+            InstructionData::Load { .. } | InstructionData::Store { .. },
+            Operand::Offset { ty: ty @ (types::I32 | types::I64), bytes },
+        ) => (ty, bytes as u64),
+        _ => return None,
+    };
+    Some((ty, bits & (u64::MAX >> (64 - ty.bits().min(64)))))
+}
+
+/// How many hashes two functions have in common, in whatever order: those of each, ascending.
+pub(super) fn in_common(mut a: &[u32], mut b: &[u32]) -> usize {
+    let mut common = 0;
+    while let ([x, left @ ..], [y, right @ ..]) = (a, b) {
+        common += usize::from(x == y);
+        (a, b) = match x.cmp(y) {
+            Ordering::Less => (left, b),
+            Ordering::Equal => (left, right),
+            Ordering::Greater => (a, right),
+        };
+    }
+    common
 }
 
 #[cfg(test)]
@@ -130,26 +268,6 @@ impl Constants<'_> {
         }
         None
     }
-}
-
-/// The blocks of a function that control flow reaches, from the entry on, each before those that follow it first. `None` if
-/// there is no entry, or a block without a branch.
-pub(super) fn reached(func: &Function) -> Option<Vec<Block>> {
-    let mut known: EntitySet<Block> = EntitySet::new();
-    let mut blocks = alloc::vec![func.layout.entry_block()?];
-    known.insert(blocks[0]);
-    let mut at = 0;
-    while let Some(&block) = blocks.get(at) {
-        at += 1;
-        let last = func.layout.last_inst(block)?;
-        blocks.extend(successors(func, last).filter(|&block| known.insert(block)));
-    }
-    Some(blocks)
-}
-
-/// The blocks to which a branch goes, in its order.
-pub(super) fn successors(func: &Function, inst: Inst) -> impl Iterator<Item = Block> {
-    branches(func, inst).iter().map(|call| call.block(&func.dfg.value_lists))
 }
 
 /// Where a branch goes, and what it passes.

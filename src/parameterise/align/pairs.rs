@@ -1,23 +1,27 @@
 //! Pairs of functions that are worth a body, and what it is estimated to save.
 //!
-//! Functions are compared in three steps, each of which looks at fewer of them, and longer: digests of their control-flow
-//! graphs, sketches ([`sketch`](super::sketch)), and alignments of their outlines, which say how much the two have in common.
-//! Nothing is copied. What was found out about a function is kept from round to round, also where its calls go to other
-//! functions by now: an estimate costs bytes if it is wrong, never correctness.
+//! Functions are compared in three steps, each of which looks at fewer of them, and longer: counts that are known without
+//! reading a function, sketches ([`sketch`](super::sketch)), and alignments of their outlines, which say how much the two
+//! have in common. A function that has the counts of no other one is not read. Nothing is copied. What was found out about a
+//! function is kept from round to round, also where its calls go to other functions by now: an estimate costs bytes if it
+//! is wrong, never correctness.
 
 use super::blocks;
-use super::outline::Outline;
+use super::outline::{Outline, in_common};
 use super::sketch::{self, Counts, Sketch};
 use crate::apply::not_redirected;
+use crate::canon::{Context, Encoding, Scratch};
+use crate::extra_argument::CallTarget;
 use crate::options::Options;
-use crate::parameterise::cost::Share;
-use crate::parameterise::cost::{self, Effort};
+use crate::parameterise::context;
+use crate::parameterise::cost::{self, Effort, Share};
 use crate::plan::Plan;
 use crate::threads::{Pool, for_each};
-use crate::unit::{Bodies, FunctionIndex};
+use crate::unit::{Bodies, FunctionIndex, Redirected, ResolveSymbol, Resolved};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use cranelift_codegen::ir::Function;
+use cranelift_codegen::ir::{Function, UserExternalName};
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 
@@ -27,16 +31,20 @@ type ByFunction<T> = HashMap<FunctionIndex, T, FxBuildHasher>;
 #[derive(Default)]
 pub(super) struct Pairing {
     counts: ByFunction<Option<Counts>>,
-    /// Digests of the control-flow graphs of those that have the counts of another, nearly.
-    graphs: ByFunction<Option<u64>>,
-    /// Of those that share a digest.
-    sketches: ByFunction<Option<Sketch>>,
-    /// Outlines of those that resemble another in this round.
-    outlines: ByFunction<Option<Outline>>,
+    /// Of those that have the counts of another one, nearly.
+    readings: ByFunction<Option<Reading>>,
+    /// The hashes of the outlines of functions of pairs, ascending.
+    sorted: ByFunction<Vec<u32>>,
     /// Predicted bytes of those that may resemble another enough.
     sizes: ByFunction<Option<i64>>,
     /// Pairs that were found before.
     known: HashSet<[FunctionIndex; 2], FxBuildHasher>,
+}
+
+/// What is read of a function, once.
+struct Reading {
+    sketch: Sketch,
+    outline: Outline,
 }
 
 /// Two functions, and what a body for both is estimated to save.
@@ -61,7 +69,7 @@ const COMPARED: usize = 1024;
 
 impl Pairing {
     /// Pairs of these functions that were not found before and may save `share`, those that save most first. Reads each new
-    /// function up to three times; linear in their sizes, and in the number of pairs.
+    /// function up to twice; linear in their sizes, and in the number of pairs.
     pub fn pairs(
         &mut self,
         functions: &[FunctionIndex],
@@ -72,27 +80,29 @@ impl Pairing {
         effort: Effort,
     ) -> Vec<Pair> {
         let unit = Unit { plan, options };
-        self.sketch(functions, unit, bodies);
-        let Pairing { sketches, outlines, sizes, known, .. } = self;
-        let of = |function| sketches.get(function)?.as_ref();
+        self.read(functions, unit, bodies);
+        let Pairing { counts: _, readings, sorted, sizes, known } = self;
+        let reading = |function| readings.get(&function)?.as_ref();
+        let of = |&function| reading(function).map(|reading| &reading.sketch);
         let of: Vec<Option<&Sketch>> = functions.iter().map(of).collect();
         let found = sketch::pairs(&of, effort);
         let mut pairs: Vec<[FunctionIndex; 2]> =
             found.iter().map(|pair| pair.functions.map(|at| functions[at as usize])).collect();
         pairs.retain(|pair| known.insert(*pair));
-        // In another round, few functions are paired again.
-        outlines.clear();
+        let outlines = |functions: [FunctionIndex; 2]| {
+            functions.map(|it| &reading(it).expect("has a sketch").outline)
+        };
         let mut promising: Vec<Pair> = Vec::new();
         let is_promising =
             |pair: &Pair| share.is_reached(pair.saved + pair.error(effort), pair.before);
         for compared in pairs.chunks(COMPARED) {
-            outline(compared, outlines, unit, bodies);
-            let of = |functions: [FunctionIndex; 2]| functions.map(|it| outlines[&it].as_ref());
+            let new = unknown(compared, sorted);
+            sorted.extend(chunked(bodies, new, |_, (): &mut (), function| {
+                (function, reading(function).expect("has a sketch").outline.sorted())
+            }));
             let possible = chunked(bodies, compared.to_vec(), |_, (): &mut (), functions| {
-                let [Some(a), Some(b)] = of(functions) else {
-                    return None;
-                };
-                at_most(functions, [a, b]).filter(is_promising).map(|pair| pair.functions)
+                let most = at_most(functions, functions.map(|function| &*sorted[&function]));
+                most.filter(is_promising).map(|pair| pair.functions)
             });
             let possible: Vec<[FunctionIndex; 2]> = possible.into_iter().flatten().collect();
             predict(&possible, sizes, unit, bodies);
@@ -100,7 +110,7 @@ impl Pairing {
                 let [Some(x), Some(y)] = functions.map(|function| sizes[&function]) else {
                     return None;
                 };
-                estimate(functions, of(functions).map(Option::unwrap), [x, y]).filter(is_promising)
+                estimate(functions, outlines(functions), [x, y]).filter(is_promising)
             });
             let before = promising.len();
             promising.extend(estimated.into_iter().flatten());
@@ -119,7 +129,7 @@ impl Pairing {
 
     /// The outline of a function of a pair, as it was before its calls went to other functions.
     pub fn outline(&self, function: FunctionIndex) -> Option<&Outline> {
-        self.outlines.get(&function)?.as_ref()
+        self.readings.get(&function)?.as_ref().map(|reading| &reading.outline)
     }
 
     /// The predicted bytes of a function of a pair.
@@ -127,9 +137,9 @@ impl Pairing {
         *self.sizes.get(&function)?
     }
 
-    /// Makes the digests of functions, and sketches of those that share a digest.
-    fn sketch(&mut self, functions: &[FunctionIndex], unit: Unit<'_>, bodies: &mut dyn Bodies) {
-        let Pairing { counts, graphs, sketches, .. } = self;
+    /// Reads the functions that may resemble another one and were not read before.
+    fn read(&mut self, functions: &[FunctionIndex], unit: Unit<'_>, bodies: &mut dyn Bodies) {
+        let Pairing { counts, readings, .. } = self;
         let new = functions.iter().copied().filter(|function| !counts.contains_key(function));
         let found = chunked(bodies, new.collect(), |bodies, (): &mut (), function| {
             let key = unit.plan.entry(function).attributes().key;
@@ -137,24 +147,49 @@ impl Pairing {
         });
         counts.extend(found);
         let mut new = with_companions(functions, counts);
-        new.retain(|(function, _)| !graphs.contains_key(function));
-        let found = chunked(bodies, new, |bodies, (): &mut (), (function, counts)| {
-            (function, sketch::graph(unit.function(bodies, function), counts))
+        new.retain(|function| !readings.contains_key(function));
+        let symbols = CalledSymbols(unit.plan);
+        let found = chunked(bodies, new, |bodies, memory: &mut Memory, function| {
+            let context = context(unit.plan, function, &symbols, unit.options);
+            let outline = memory.outline(unit.function(bodies, function), &context);
+            let reading = |outline| Reading { sketch: Sketch::of(&outline), outline };
+            (function, outline.map(reading))
         });
-        graphs.extend(found);
-        let mut count: HashMap<u64, u32, FxBuildHasher> = HashMap::default();
-        for graph in functions.iter().filter_map(|function| *graphs.get(function)?) {
-            *count.entry(graph).or_default() += 1;
-        }
-        let shares = |it: &FunctionIndex| {
-            graphs.get(it).is_some_and(|graph| graph.is_some_and(|graph| count[&graph] > 1))
-        };
-        let new = functions.iter().copied().filter(|it| shares(it) && !sketches.contains_key(it));
-        let found = chunked(bodies, new.collect(), |bodies, (): &mut (), function| {
-            let func = unit.function(bodies, function);
-            (function, graphs[&function].and_then(|graph| Sketch::of(func, graph)))
-        });
-        sketches.extend(found);
+        readings.extend(found);
+    }
+}
+
+/// Memory of one thread that makes outlines.
+pub(super) struct Memory {
+    scratch: Scratch,
+    encoding: Encoding,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory { scratch: Scratch::contents(), encoding: Encoding::default() }
+    }
+}
+
+impl Memory {
+    /// See [`Outline::of`].
+    pub fn outline(&mut self, func: &Function, context: &Context<'_>) -> Option<Outline> {
+        Outline::of(func, context, &mut self.scratch, &mut self.encoding)
+    }
+}
+
+/// The symbols that calls go to after a plan, without the extra arguments that they pass.
+struct CalledSymbols<'a>(&'a Plan);
+
+impl ResolveSymbol for CalledSymbols<'_> {
+    fn resolve(&self, _: &UserExternalName) -> Option<Resolved> {
+        None
+    }
+
+    fn redirect(&self, symbol: &UserExternalName) -> Redirected {
+        let to = self.0.call_symbol(symbol);
+        let call = || CallTarget { symbol: to.clone(), arguments: Arc::default() };
+        Redirected { call: (to != symbol).then(call), address: None }
     }
 }
 
@@ -162,7 +197,7 @@ impl Pairing {
 fn with_companions(
     functions: &[FunctionIndex],
     counts: &ByFunction<Option<Counts>>,
-) -> Vec<(FunctionIndex, Counts)> {
+) -> Vec<FunctionIndex> {
     let counted = functions.iter().filter_map(|&function| Some((function, counts[&function]?)));
     let mut counted: Vec<(FunctionIndex, Counts)> = counted.collect();
     counted
@@ -172,7 +207,7 @@ fn with_companions(
         a.digest == b.digest && b.instructions - a.instructions <= cost::MAX_DIFFERING
     };
     let has = |at: usize| at > 0 && near(at - 1, at) || at + 1 < counted.len() && near(at, at + 1);
-    (0..counted.len()).filter(|&at| has(at)).map(|at| counted[at]).collect()
+    (0..counted.len()).filter(|&at| has(at)).map(|at| counted[at].0).collect()
 }
 
 /// Where functions come from.
@@ -195,20 +230,6 @@ fn unknown<T>(pairs: &[[FunctionIndex; 2]], known: &ByFunction<T>) -> Vec<Functi
     functions.sort_unstable();
     functions.dedup();
     functions
-}
-
-/// Adds the outlines of the functions of pairs.
-fn outline(
-    pairs: &[[FunctionIndex; 2]],
-    outlines: &mut ByFunction<Option<Outline>>,
-    unit: Unit<'_>,
-    bodies: &mut dyn Bodies,
-) {
-    let found = chunked(bodies, unknown(pairs, outlines), |bodies, (): &mut (), function| {
-        let func = unit.function(bodies, function);
-        (function, Outline::of(func, &|symbol| unit.plan.call_symbol(symbol)))
-    });
-    outlines.extend(found);
 }
 
 /// Adds the predicted bytes of the functions of pairs.
@@ -244,10 +265,10 @@ fn saved(
 
 /// What a body for two functions saves at most, whatever the order of what they have in common. `None` if they differ in too
 /// much.
-fn at_most(functions: [FunctionIndex; 2], outlines: [&Outline; 2]) -> Option<Pair> {
-    let instructions = outlines.map(|outline| outline.insts.len());
+fn at_most(functions: [FunctionIndex; 2], sorted: [&[u32]; 2]) -> Option<Pair> {
+    let instructions = sorted.map(<[u32]>::len);
     let all: usize = instructions.iter().sum();
-    let common = outlines[0].in_common(outlines[1]);
+    let common = in_common(sorted[0], sorted[1]);
     let sizes = instructions.map(|count| cost::LEAST_INSTRUCTION * count as i64);
     (all - 2 * common <= cost::MAX_DIFFERING).then(|| saved(functions, sizes, [common, all], 0))
 }

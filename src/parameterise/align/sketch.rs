@@ -11,13 +11,11 @@
 
 use super::cost;
 use super::cost::Effort;
-use super::outline::{reached, successors};
-use crate::canon::only_destination;
+use super::outline::Outline;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use cranelift_codegen::ir::{Block, ExceptionTableItem, Function, Inst, Signature, StackSlotData};
-use cranelift_entity::SecondaryMap;
-use xxhash_rust::xxh3::xxh3_64;
+use cranelift_codegen::ir::{Function, Signature, StackSlotData};
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 /// The hashes of a sketch.
 const HASHES: usize = 32;
@@ -27,7 +25,7 @@ const BAND: usize = 4;
 
 /// What is known of a function in order to find functions that resemble it.
 pub(super) struct Sketch {
-    /// Of the signature and the control-flow graph.
+    /// A digest of what is no part of a block, and of the control-flow graph.
     graph: u64,
     hashes: [u32; HASHES],
     instructions: u32,
@@ -62,42 +60,25 @@ impl Counts {
     }
 }
 
-/// A digest of what has these counts and of its control-flow graph: only functions with equal digests are aligned. `None` for
-/// functions that are never aligned. Linear in the number of blocks.
-pub(super) fn graph(func: &Function, counts: Counts) -> Option<u64> {
-    let mut graph: Vec<u8> = counts.digest.to_le_bytes().to_vec();
-    let blocks = reached(func)?;
-    let mut number: SecondaryMap<Block, u32> = SecondaryMap::new();
-    for (at, &block) in (1..).zip(&blocks) {
-        number[block] = at;
-    }
-    for block in blocks {
-        graph.extend([0xff, u8::from(func.layout.is_cold(block))]);
-        for &param in func.dfg.block_params(block) {
-            graph.extend((func.dfg.value_type(param).index() as u16).to_le_bytes());
-        }
-        let last = func.layout.last_inst(block)?;
-        put_branch(&mut graph, func, last);
-        for block in successors(func, last) {
-            graph.extend(number[block].to_le_bytes());
-        }
-    }
-    Some(xxh3_64(&graph))
-}
-
 impl Sketch {
-    /// The sketch of a function with this digest. `None` for functions that are never aligned. Linear in the size of the
-    /// function.
-    pub fn of(func: &Function, graph: u64) -> Option<Sketch> {
-        let mut sketch = Sketch { graph, hashes: [u32::MAX; HASHES], instructions: 0 };
-        for block in reached(func)? {
+    /// The sketch of a function. Linear in its size.
+    pub fn of(outline: &Outline) -> Sketch {
+        let mut graph = Xxh3Default::new();
+        graph.update(outline.header());
+        let instructions = outline.insts.len() as u32;
+        let mut sketch = Sketch { graph: 0, hashes: [u32::MAX; HASHES], instructions };
+        for number in 0..outline.blocks() {
+            graph.update(outline.head(number));
+            graph.update(outline.branch(number));
             let mut before = 0;
-            for inst in func.layout.block_insts(block) {
-                before = sketch.add(func, inst, before);
+            for opcode in outline.opcodes(number) {
+                sketch.add(before, opcode);
+                before = opcode;
             }
         }
+        sketch.graph = graph.digest();
         sketch.fill();
-        Some(sketch)
+        sketch
     }
 
     /// Gives each bin that nothing fell into the hash of the next one that has one, made different by the distance.
@@ -113,18 +94,13 @@ impl Sketch {
         }
     }
 
-    /// Adds an instruction behind one with this content, and returns its own.
-    fn add(&mut self, func: &Function, inst: Inst, before: u64) -> u64 {
-        let ty = func.dfg.inst_results(inst).first().map(|&result| func.dfg.value_type(result));
-        let own =
-            (func.dfg.insts[inst].opcode() as u64) << 16 | ty.map_or(0, |ty| ty.index() as u64);
-        self.instructions += 1;
+    /// Adds an instruction behind another one, by opcode and type.
+    fn add(&mut self, before: u32, own: u32) {
         // Enough to spread pairs of opcodes evenly (D. Knuth's multiplicative hashing, with the bits folded).
-        let mixed = (before << 32 | own).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (u64::from(before) << 32 | u64::from(own)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let bin = &mut self.hashes[(mixed >> 59) as usize];
         *bin = (mixed as u32).min(*bin);
-        own
     }
 
     /// Hashes of the bands, each with that of the control-flow graph.
@@ -152,26 +128,6 @@ fn put_signature(bytes: &mut Vec<u8>, signature: &Signature) {
     for list in [params, returns] {
         bytes.extend((list.len() as u32).to_le_bytes());
         bytes.extend(list.iter().flat_map(|it| (it.value_type.index() as u16).to_le_bytes()));
-    }
-}
-
-/// What two branches must have in common besides their successors.
-fn put_branch(bytes: &mut Vec<u8>, func: &Function, inst: Inst) {
-    let data = &func.dfg.insts[inst];
-    let one_way = only_destination(&func.dfg, data, |_| true).is_some();
-    bytes.push(u8::from(one_way));
-    if !one_way {
-        bytes.push(data.opcode() as u8);
-    }
-    let Some(table) = data.exception_table() else {
-        return;
-    };
-    for item in func.dfg.exception_tables[table].items() {
-        bytes.push(match item {
-            ExceptionTableItem::Tag(..) => 0,
-            ExceptionTableItem::Default(..) => 1,
-            ExceptionTableItem::Context(..) => 2,
-        });
     }
 }
 
