@@ -1,7 +1,7 @@
 //! Longest common subsequences of two sequences of numbers.
 //!
-//! Two algorithms find one, the cheaper of which is chosen by the lengths: one that takes a step for 64 pairs of elements, and
-//! one whose steps grow with the square of the differences. This module knows numbers only.
+//! Two algorithms find one: one whose steps grow with the square of the differences, and, where there are many, one that takes a
+//! step for 64 pairs of elements. This module knows numbers only.
 //!
 //! Sources: H. Hyyrö, *Bit-Parallel LCS-length Computation Revisited* (AWOCA 2004); E. W. Myers, *An O(ND) Difference Algorithm
 //! and Its Variations* (Algorithmica, 1986), the greedy algorithm.
@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 
 /// Pairs of positions of a longest common subsequence, ascending; `None` if more than `most` elements of both sequences
-/// together are in no pair. O(min(n · m / 64, (n + m + most) · most)) steps, and so many words of memory.
+/// together are in no pair. O(min(n · m / 64, (n + m + d) · d)) steps for d such elements, and so many words of memory.
 pub(super) fn common(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, usize)>> {
     let prefix = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let ends = a[prefix..].iter().rev().zip(b[prefix..].iter().rev());
@@ -20,9 +20,13 @@ pub(super) fn common(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, us
     if a.len().abs_diff(b.len()) > most {
         return None;
     }
-    let between = match a.len().saturating_mul(words(b)) <= most.saturating_mul(most) {
-        true => bit_parallel(a, b, most)?,
-        false => greedy(a, b, most)?,
+    // As many differences take one algorithm about as many steps as the other one takes in any case.
+    let steps = a.len().saturating_mul(words(b));
+    let few = most.min(steps.saturating_mul(2).isqrt());
+    let between = match greedy(a, b, few) {
+        Some(between) => between,
+        None if few == most => return None,
+        None => bit_parallel(a, b, most)?,
     };
     pairs.extend(between.into_iter().map(|(x, y)| (prefix + x, prefix + y)));
     pairs.extend((0..suffix).map(|at| (x + at, y + at)));
@@ -38,24 +42,28 @@ fn words(sequence: &[u32]) -> usize {
 /// the length is greater with that element than without.
 fn bit_parallel(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, usize)>> {
     let words = words(b);
-    let mut places: Vec<(u32, usize)> = b.iter().copied().zip(0..).collect();
-    places.sort_unstable();
+    // The places of each element of `b`, as bits, behind those of elements that it does not have.
+    let mut elements: Vec<u32> = b.to_vec();
+    elements.sort_unstable();
+    elements.dedup();
+    let mut places: Vec<u64> = alloc::vec![0; words * (elements.len() + 1)];
+    let number = |element| elements.binary_search(element).map_or(0, |number| number + 1);
+    for (at, element) in b.iter().enumerate() {
+        places[number(element) * words + at / 64] |= 1u64 << (at % 64);
+    }
     let mut rows: Vec<u64> = Vec::with_capacity(words * (a.len() + 1));
     rows.resize(words, u64::MAX);
-    let mut equal = alloc::vec![0; words];
-    for &element in a {
-        let first = places.partition_point(|&(known, _)| known < element);
-        let of_it = places[first..].iter().take_while(|&&(known, _)| known == element);
-        of_it.clone().for_each(|&(_, at)| equal[at / 64] |= 1u64 << (at % 64));
+    for element in a {
+        let equal = &places[number(element) * words..][..words];
+        let before = rows.len() - words;
         let mut carry = false;
-        for &equal in &equal {
-            let before = rows[rows.len() - words];
+        for (at, &equal) in equal.iter().enumerate() {
+            let before = rows[before + at];
             let (sum, over) = before.overflowing_add(before & equal);
             let (sum, again) = sum.overflowing_add(u64::from(carry));
             carry = over || again;
             rows.push(sum | before & !equal);
         }
-        of_it.for_each(|&(_, at)| equal[at / 64] = 0);
     }
     let grows = |row: usize, column: usize| {
         rows[row * words + (column - 1) / 64] >> ((column - 1) % 64) & 1 == 0

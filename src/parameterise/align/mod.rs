@@ -272,7 +272,7 @@ impl Aligning<'_, '_> {
                 let two = originals.each_ref().map(|original| &original.func);
                 let outlines = originals.each_ref().map(|original| &*original.outline);
                 let extra = functions.map(|function| extra_parameters(plan, merged_into, function));
-                let Some(alignment) = blocks::align(outlines) else {
+                let Some(alignment) = blocks::align(outlines, cost::MAX_DIFFERING) else {
                     return;
                 };
                 let fast = options.similar.policy != Policy::Balanced

@@ -197,10 +197,13 @@ impl Outline {
         &self.keys[range.start as usize..range.end as usize - 1]
     }
 
-    /// The hashes of all instructions, ascending.
+    /// The hashes of the instructions of each block, ascending.
     pub fn sorted(&self) -> Vec<u32> {
         let mut sorted = self.keys.clone();
-        sorted.sort_unstable();
+        for number in 0..self.blocks() {
+            let (_, Range { start, end }) = self.block(number);
+            sorted[start as usize..end as usize].sort_unstable();
+        }
         sorted
     }
 

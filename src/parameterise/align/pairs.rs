@@ -6,7 +6,7 @@
 //! function is kept from round to round, also where its calls go to other functions by now: an estimate costs bytes if it
 //! is wrong, never correctness.
 
-use super::blocks;
+use super::blocks::{self, Alignment};
 use super::outline::{Outline, in_common};
 use super::sketch::{self, Counts, Sketch};
 use crate::apply::not_redirected;
@@ -33,7 +33,7 @@ pub(super) struct Pairing {
     counts: ByFunction<Option<Counts>>,
     /// Of those that have the counts of another one, nearly.
     readings: ByFunction<Option<Reading>>,
-    /// The hashes of the outlines of functions of pairs, ascending.
+    /// Of the functions of pairs, the hashes of each block of the outline, ascending.
     sorted: ByFunction<Vec<u32>>,
     /// Predicted bytes of those that may resemble another enough.
     sizes: ByFunction<Option<i64>>,
@@ -96,21 +96,27 @@ impl Pairing {
         let is_promising =
             |pair: &Pair| share.is_reached(pair.saved + pair.error(effort), pair.before);
         for compared in pairs.chunks(COMPARED) {
-            let new = unknown(compared, sorted);
+            let new = unknown(compared.iter().copied(), sorted);
             sorted.extend(chunked(bodies, new, |_, (): &mut (), function| {
                 (function, reading(function).expect("has a sketch").outline.sorted())
             }));
-            let possible = chunked(bodies, compared.to_vec(), |_, (): &mut (), functions| {
-                let most = at_most(functions, functions.map(|function| &*sorted[&function]));
-                most.filter(is_promising).map(|pair| pair.functions)
+            let resembling = chunked(bodies, compared.to_vec(), |_, (): &mut (), functions| {
+                let sorted = functions.map(|function| &*sorted[&function]);
+                let alike = Resemblance::at_most(outlines(functions), sorted)?;
+                let without_gaps = Resemblance { gaps: 0, ..alike };
+                is_promising(&without_gaps.saves(functions, alike.least()))
+                    .then_some((functions, alike))
             });
-            let possible: Vec<[FunctionIndex; 2]> = possible.into_iter().flatten().collect();
-            predict(&possible, sizes, unit, bodies);
-            let estimated = chunked(bodies, possible, |_, (): &mut (), functions| {
-                let [Some(x), Some(y)] = functions.map(|function| sizes[&function]) else {
-                    return None;
-                };
-                estimate(functions, outlines(functions), [x, y]).filter(is_promising)
+            let resembling: Vec<([FunctionIndex; 2], Resemblance)> =
+                resembling.into_iter().flatten().collect();
+            predict(resembling.iter().map(|(functions, _)| *functions), sizes, unit, bodies);
+            let saves = |functions: [FunctionIndex; 2], alike: &Resemblance| {
+                let [a, b] = functions.map(|function| sizes[&function]);
+                Some(alike.saves(functions, [a?, b?])).filter(is_promising)
+            };
+            let estimated = chunked(bodies, resembling, |_, (): &mut (), (functions, alike)| {
+                let most = alike.most_differing(|fewer| saves(functions, fewer).is_some())?;
+                saves(functions, &Resemblance::of(outlines(functions), most)?)
             });
             let before = promising.len();
             promising.extend(estimated.into_iter().flatten());
@@ -224,8 +230,11 @@ impl<'a> Unit<'a> {
 }
 
 /// The functions of pairs of which something is not known yet, each once.
-fn unknown<T>(pairs: &[[FunctionIndex; 2]], known: &ByFunction<T>) -> Vec<FunctionIndex> {
-    let mut functions: Vec<FunctionIndex> = pairs.iter().copied().flatten().collect();
+fn unknown<T>(
+    pairs: impl Iterator<Item = [FunctionIndex; 2]>,
+    known: &ByFunction<T>,
+) -> Vec<FunctionIndex> {
+    let mut functions: Vec<FunctionIndex> = pairs.flatten().collect();
     functions.retain(|function| !known.contains_key(function));
     functions.sort_unstable();
     functions.dedup();
@@ -234,7 +243,7 @@ fn unknown<T>(pairs: &[[FunctionIndex; 2]], known: &ByFunction<T>) -> Vec<Functi
 
 /// Adds the predicted bytes of the functions of pairs.
 fn predict(
-    pairs: &[[FunctionIndex; 2]],
+    pairs: impl Iterator<Item = [FunctionIndex; 2]>,
     sizes: &mut ByFunction<Option<i64>>,
     unit: Unit<'_>,
     bodies: &mut dyn Bodies,
@@ -249,39 +258,77 @@ fn predict(
     sizes.extend(found);
 }
 
-/// What a body for two functions saves, if they have `common` of `all` instructions in common, with gaps between them.
-fn saved(
-    functions: [FunctionIndex; 2],
-    [a, b]: [i64; 2],
-    [common, all]: [usize; 2],
+/// How much two functions have in common.
+#[derive(Clone, Copy)]
+struct Resemblance {
+    /// The instructions of each.
+    instructions: [usize; 2],
+    common: usize,
     gaps: usize,
-) -> Pair {
-    let common = (a + b) * common as i64 / all.max(1) as i64;
-    let saved = (cost::ALIGNED_COMMON * common
-        + cost::ALIGNED_FRAME * a.min(b).min(cost::MAX_ALIGNED_FRAME))
-        / 16;
-    Pair { functions, before: a + b, saved: saved - cost::ALIGNED_GAP * gaps as i64 }
 }
 
-/// What a body for two functions saves at most, whatever the order of what they have in common. `None` if they differ in too
-/// much.
-fn at_most(functions: [FunctionIndex; 2], sorted: [&[u32]; 2]) -> Option<Pair> {
-    let instructions = sorted.map(<[u32]>::len);
-    let all: usize = instructions.iter().sum();
-    let common = in_common(sorted[0], sorted[1]);
-    let sizes = instructions.map(|count| cost::LEAST_INSTRUCTION * count as i64);
-    (all - 2 * common <= cost::MAX_DIFFERING).then(|| saved(functions, sizes, [common, all], 0))
-}
+impl Resemblance {
+    /// By an alignment in which no more than `most` instructions are in gaps. `None` if there is none.
+    fn of(outlines: [&Outline; 2], most: usize) -> Option<Resemblance> {
+        let Alignment { common, gaps, .. } = blocks::align(outlines, most)?;
+        Some(Resemblance { instructions: outlines.map(|it| it.insts.len()), common, gaps })
+    }
 
-/// What a body for two functions saves, as far as their outlines say it.
-fn estimate(
-    functions: [FunctionIndex; 2],
-    outlines: [&Outline; 2],
-    sizes: [i64; 2],
-) -> Option<Pair> {
-    let all = outlines.iter().map(|outline| outline.insts.len()).sum();
-    let alignment = blocks::align(outlines)?;
-    Some(saved(functions, sizes, [alignment.common, all], alignment.gaps))
+    /// No alignment finds more in common, or fewer gaps: whatever the order of instructions within blocks. `sorted` are the
+    /// hashes of each block, ascending. `None` if the functions differ in too much.
+    fn at_most(outlines: [&Outline; 2], sorted: [&[u32]; 2]) -> Option<Resemblance> {
+        let (mut common, mut gaps) = (0, 0);
+        for number in 0..outlines[0].blocks().min(outlines[1].blocks()) {
+            let of = |side: usize| {
+                let (_, range) = outlines[side].block(number);
+                &sorted[side][range.start as usize..range.end as usize]
+            };
+            let (a, b) = (of(0), of(1));
+            let both = in_common(a, b);
+            common += both;
+            gaps += usize::from(a.len() + b.len() > 2 * both);
+        }
+        let instructions = sorted.map(<[u32]>::len);
+        let differing = instructions[0] + instructions[1] - 2 * common;
+        let few = differing <= cost::MAX_DIFFERING && gaps <= cost::MAX_GAPS;
+        few.then_some(Resemblance { instructions, common, gaps })
+    }
+
+    /// How many instructions may be in gaps, if functions that have so much less in common are still `enough`. `None` if
+    /// these are not.
+    fn most_differing(&self, enough: impl Fn(&Resemblance) -> bool) -> Option<usize> {
+        let all: usize = self.instructions.iter().sum();
+        let with = |differing: usize| Resemblance { common: (all - differing) / 2, ..*self };
+        let least = all - 2 * self.common;
+        let (mut fits, mut too_many) = (least, cost::MAX_DIFFERING.min(all) + 1);
+        if !enough(self) {
+            return None;
+        }
+        while too_many - fits > 1 {
+            let between = fits.midpoint(too_many);
+            match enough(&with(between)) {
+                true => fits = between,
+                false => too_many = between,
+            }
+        }
+        Some(fits)
+    }
+
+    /// The bytes that the functions take at least.
+    fn least(&self) -> [i64; 2] {
+        self.instructions.map(|count| cost::LEAST_INSTRUCTION * count as i64)
+    }
+
+    /// What a body for two functions of these sizes saves.
+    fn saves(&self, functions: [FunctionIndex; 2], [a, b]: [i64; 2]) -> Pair {
+        let all: usize = self.instructions.iter().sum();
+        let common = (a + b) * self.common as i64 / all.max(1) as i64;
+        let saved = (cost::ALIGNED_COMMON * common
+            + cost::ALIGNED_FRAME * a.min(b).min(cost::MAX_ALIGNED_FRAME))
+            / 16;
+        let saved = saved - cost::ALIGNED_GAP * self.gaps as i64;
+        Pair { functions, before: a + b, saved }
+    }
 }
 
 /// Does something with each item, on several threads, each of which has memory to be reused.
