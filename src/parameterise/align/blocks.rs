@@ -271,7 +271,6 @@ mod tests {
             ["v9 = load.i64 v0", "v9 = load.i64 notrap v0"],
             ["v9 = load.i64 v0", "v9 = load.i64 little v0"],
             ["v9 = uload8.i64 v0", "v9 = uload16.i64 v0"],
-            ["v9 = symbol_value.i64 gv0", "v9 = symbol_value.i64 gv1"],
             ["v9 = symbol_value.i64 gv0", "v9 = symbol_value.i64 gv2"],
             ["v9 = symbol_value.i64 gv0", "v9 = symbol_value.i64 gv3"],
             ["v9 = stack_addr.i64 ss0", "v9 = stack_addr.i64 ss0+8"],
@@ -314,6 +313,7 @@ mod tests {
         // What can be passed, and operands, are no part of it, nor is whether a symbol is near: a fact about the symbol.
         for instructions in [
             ["v9 = call fn0(v0)", "v9 = call fn2(v0)"],
+            ["v9 = symbol_value.i64 gv0", "v9 = symbol_value.i64 gv1"],
             ["v9 = iconst.i64 1", "v9 = iconst.i64 2"],
             ["v9 = load.i64 v0+8", "v9 = load.i64 v0+16"],
             ["v8 = iconst.i64 1\n v9 = iadd v0, v8", "v8 = iconst.i64 1\n v9 = iadd v8, v0"],
