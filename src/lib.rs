@@ -61,7 +61,7 @@
 //! | feature | adds | needs |
 //! |---|---|---|
 //! | (none) | the pass, for functions and read-only data; the merge map | `no_std` and `alloc` |
-//! | `std` | summaries and sharing maps in files (`FileAt`); a limit of merges from the environment (`merge_limit_from_env`) | `std` |
+//! | `std` | summaries and sharing maps in files (`FileAt`) | `std` |
 //! | `module` | `MergingModule`, for any `cranelift_module::Module` | `std` |
 //! | `object` | what it adds for `ObjectModule`: aliases, `finish` | `std` |
 //! | `jit` | what it adds for `JITModule`: addresses, `finalize_definitions` | `std` |
@@ -88,13 +88,10 @@ struct Embedding;
 mod apply;
 mod canon;
 mod checker;
-mod chunks;
 mod congruence;
 mod content;
 mod copy;
 mod decide;
-#[cfg(feature = "std")]
-mod environment;
 mod explain;
 mod extra_argument;
 mod incremental;
@@ -126,8 +123,6 @@ pub use cranelift_mergefunc_units as units;
 #[cfg(feature = "module")]
 pub use cranelift_module;
 pub use cranelift_size_model::SizeModel;
-#[cfg(feature = "std")]
-pub use environment::{MERGE_LIMIT_VARIABLE, MergeLimitError, merge_limit_from_env};
 pub use explain::{
     Code, Difference, MergeMap, Neighbour, Original, PerfMap, Rule, Site, first_difference, nearest,
 };

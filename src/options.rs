@@ -60,8 +60,7 @@ pub struct Options<'a> {
     pub sharing_map: Option<&'a SharingMap<'a>>,
 
     /// Perform at most this many merges, in the order of the symbols of the functions that
-    /// are merged away. For bisecting to a wrong merge; `merge_limit_from_env` reads it from the environment. Default:
-    /// no limit.
+    /// are merged away. For bisecting to a wrong merge. Default: no limit.
     pub merge_limit: Option<u32>,
 }
 

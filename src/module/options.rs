@@ -56,8 +56,7 @@ pub struct ModuleOptions {
     /// `MergingModule<ObjectModule>` that is flushed once, when it is finished, and whose builder was asked for
     /// `per_function_section`. Default: no.
     pub content_addressed: bool,
-    /// Perform at most this many merges, over all flushes. For bisecting; see
-    /// [`merge_limit_from_env`](crate::merge_limit_from_env).
+    /// Perform at most this many merges, over all flushes. For bisecting.
     pub merge_limit: Option<u32>,
 }
 

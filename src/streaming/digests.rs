@@ -1,7 +1,7 @@
 //! Digests by number: all that is kept of what functions do.
 
 use crate::canon::Digest;
-use crate::chunks::Chunks;
+use alloc::vec::Vec;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
@@ -14,7 +14,7 @@ pub(super) fn of_malformed(function: u64) -> Digest {
 /// Digests by number.
 #[derive(Default)]
 pub(super) struct Digests {
-    digests: Chunks<Digest>,
+    digests: Vec<Digest>,
     numbers: HashTable<u32>,
 }
 
@@ -30,7 +30,8 @@ impl Digests {
         match entry {
             Entry::Occupied(known) => (*known.get(), false),
             Entry::Vacant(slot) => {
-                let number = digests.push(*digest) as u32;
+                let number = digests.len() as u32;
+                digests.push(*digest);
                 slot.insert(number);
                 (number, true)
             }

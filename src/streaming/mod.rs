@@ -18,7 +18,6 @@ mod held;
 mod symbols;
 
 use crate::canon::{self, Context, Encoding, Scratch, code_digest};
-use crate::chunks::Chunks;
 use crate::congruence::{Bucketed, Compiled, Encodings, Walked, refine};
 use crate::decide::{Input, decide};
 use crate::options::{Options, Prebucket};
@@ -107,10 +106,10 @@ pub struct StreamingMerger<'a> {
     attributes: Interned,
     digests: Digests,
     /// By the numbers of their digests.
-    encodings: Chunks<Encoded>,
-    functions: Chunks<Streamed>,
+    encodings: Vec<Encoded>,
+    functions: Vec<Streamed>,
     /// The references of all functions, one function after the other.
-    references: Chunks<Reference>,
+    references: Vec<Reference>,
     /// The functions that equal no earlier one, but for the first of each encoding, by encoding and references.
     by_references: HashTable<FunctionIndex>,
     held: Held,
@@ -203,9 +202,9 @@ impl<'a> StreamingMerger<'a> {
             symbols: Symbols::default(),
             attributes: Interned::default(),
             digests: Digests::default(),
-            encodings: Chunks::default(),
-            functions: Chunks::default(),
-            references: Chunks::default(),
+            encodings: Vec::new(),
+            functions: Vec::new(),
+            references: Vec::new(),
             by_references: HashTable::new(),
             held: Held::default(),
         }

@@ -1,7 +1,7 @@
 //! The symbols that functions have or refer to, each kept once, and the functions that have them.
 
-use crate::chunks::Chunks;
 use crate::unit::{FunctionIndex, MOST_ITEMS, Node, Observe, Observed, ResolveSymbol, Resolved};
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::hash::BuildHasher;
 use cranelift_codegen::ir::UserExternalName;
@@ -42,9 +42,9 @@ impl Reference {
 #[derive(Default)]
 pub(super) struct Symbols {
     numbers: HashTable<u32>,
-    symbols: Chunks<Symbol>,
+    symbols: Vec<Symbol>,
     /// What is observed of each besides its behaviour.
-    observed: Chunks<u8>,
+    observed: Vec<u8>,
 }
 
 struct Symbol {
@@ -74,9 +74,10 @@ impl Symbols {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(slot) => {
                 let symbol = Symbol { name: name.clone(), function: None.into() };
-                let number = symbols.push(symbol);
+                let number = symbols.len();
                 assert!(number < MOST_ITEMS, "fewer than 2^30 symbols");
                 let number = number as u32;
+                symbols.push(symbol);
                 observed.push(0);
                 slot.insert(number);
                 number

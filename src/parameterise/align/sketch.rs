@@ -147,28 +147,34 @@ pub(super) fn pairs(sketches: &[Option<&Sketch>], effort: Effort) -> Vec<Pair> {
         bands.extend(of.iter().flat_map(|sketch| sketch.bands()).map(|band| (band, at)));
     }
     bands.sort_unstable();
-    let mut near: Vec<[u32; 2]> = Vec::new();
+    // Numbers of two functions in one, which are sorted faster.
+    let mut near: Vec<u64> = Vec::new();
     for group in bands.chunk_by(|(a, _), (b, _)| a == b) {
         for (at, &(_, function)) in group.iter().enumerate() {
             let others = group[at + 1..].iter().take(effort.near);
-            near.extend(others.map(|&(_, other)| [function, other]));
+            near.extend(others.map(|&(_, other)| u64::from(function) << 32 | u64::from(other)));
         }
     }
     near.sort_unstable();
     near.dedup();
-    // Of each function, with the most similar ones first.
-    let mut partners: Vec<(u32, Reverse<usize>, [u32; 2])> = Vec::new();
-    for functions in near {
+    // Of each function, those that differ from it least first: how much, and the number of the pair.
+    let mut partners: Vec<(u64, u32)> = Vec::new();
+    let mut similar: Vec<Pair> = Vec::new();
+    for pair in near {
+        let functions = [(pair >> 32) as u32, pair as u32];
         let shared = sketch(functions[0]).shared(sketch(functions[1]));
         if effort.hashes * shared >= HASHES {
-            partners.extend(functions.map(|function| (function, Reverse(shared), functions)));
+            let number = similar.len() as u32;
+            let differing = (HASHES - shared) as u64;
+            partners.extend(functions.map(|of| (u64::from(of) << 32 | differing, number)));
+            similar.push(Pair { functions, shared });
         }
     }
     partners.sort_unstable();
-    let of_each = partners.chunk_by(|(a, ..), (b, ..)| a == b);
+    let of_each = partners.chunk_by(|(a, _), (b, _)| a >> 32 == b >> 32);
     let mut pairs: Vec<Pair> = of_each
         .flat_map(|partners| partners.iter().take(effort.partners))
-        .map(|&(_, Reverse(shared), functions)| Pair { functions, shared })
+        .map(|&(_, number)| similar[number as usize])
         .collect();
     let common = |pair: &Pair| {
         let smaller = pair.functions.map(|at| sketch(at).instructions).into_iter().min();

@@ -192,6 +192,9 @@ impl Work<'_, '_> {
         let signature = first.signature.clone();
         let conv = signature.call_conv;
         let body = self.sizes.of(first)?;
+        if !plan.needs_apply(first) {
+            self.known.insert(function, Some(body));
+        }
         let mut columns = Vec::with_capacity(parameters.len());
         for parameter in parameters {
             let mut number: BTreeMap<u32, u32> = BTreeMap::new();

@@ -4,10 +4,12 @@
 //! signal ends this program. What the command prints is shown with `--verbose` only, on standard error.
 
 use anyhow::{Context as _, Result};
-use cranelift_mergefunc::MERGE_LIMIT_VARIABLE;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{self, ExitStatus, Stdio};
+
+/// The environment variable from which embedders that are bisected take the limit of merges.
+pub const MERGE_LIMIT_VARIABLE: &str = "CRANELIFT_MERGEFUNC_MERGE_LIMIT";
 
 /// What is replaced by the path of the merged unit.
 const PLACEHOLDER: &str = "{}";

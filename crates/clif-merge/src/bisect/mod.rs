@@ -21,8 +21,8 @@ use anyhow::Result;
 use clap::ValueEnum;
 use clif_unit::pass::Merged;
 use clif_unit::unit::Unit;
-use command::{Command, Outcome};
-use cranelift_mergefunc::{Disposition, MERGE_LIMIT_VARIABLE};
+use command::{Command, MERGE_LIMIT_VARIABLE, Outcome};
+use cranelift_mergefunc::Disposition;
 use explain::Difference;
 use make::Maker;
 use std::collections::HashMap;
@@ -69,7 +69,7 @@ pub struct Opts {
 
     /// Make no files: CMD merges by itself, at most as often as the environment variable CRANELIFT_MERGEFUNC_MERGE_LIMIT says
     ///
-    /// For a program that embeds the library and calls 'merge_limit_from_env'. Only the number of the merge
+    /// For a program that embeds the library and takes 'merge_limit' from there. Only the number of the merge
     /// is found.
     #[arg(long, conflicts_with_all = ["reduce", "emit", "aliases"])]
     env: bool,
