@@ -28,23 +28,20 @@ use rustc_hash::FxBuildHasher;
 type ByFunction<T> = HashMap<FunctionIndex, T, FxBuildHasher>;
 
 /// What was found out about functions in order to pair them.
-#[derive(Default)]
 pub(super) struct Pairing {
     counts: ByFunction<Option<Counts>>,
     /// Of those that have the counts of another one, nearly.
-    readings: ByFunction<Option<Reading>>,
+    sketches: ByFunction<Option<Sketch>>,
+    /// Of the first of these, and of the functions of pairs.
+    outlines: ByFunction<Outline>,
+    /// How many instructions of the first ones may still be outlined.
+    left: usize,
     /// Of the functions of pairs, the hashes of each block of the outline, ascending.
     sorted: ByFunction<Vec<u32>>,
     /// Predicted bytes of those that may resemble another enough.
     sizes: ByFunction<Option<i64>>,
     /// Pairs that were found before.
     known: HashSet<[FunctionIndex; 2], FxBuildHasher>,
-}
-
-/// What is read of a function, once.
-struct Reading {
-    sketch: Sketch,
-    outline: Outline,
 }
 
 /// Two functions, and what a body for both is estimated to save.
@@ -67,9 +64,23 @@ impl Pair {
 /// How many pairs are compared before it is asked whether it is worth comparing more.
 const COMPARED: usize = 1024;
 
+/// Of how many instructions outlines are kept from the first reading, at about 35 bytes each. Functions beyond these are read again if
+/// they are in a pair.
+const OUTLINED: usize = 1 << 19;
+
+/// How many functions are read before it is known which outlines are kept.
+const READ: usize = 1 << 12;
+
+impl Default for Pairing {
+    fn default() -> Self {
+        let (counts, sketches, outlines, sorted, sizes, known) = Default::default();
+        Pairing { counts, sketches, outlines, left: OUTLINED, sorted, sizes, known }
+    }
+}
+
 impl Pairing {
     /// Pairs of these functions that were not found before and may save `share`, those that save most first. Reads each new
-    /// function up to twice; linear in their sizes, and in the number of pairs.
+    /// function up to three times; linear in their sizes, and in the number of pairs.
     pub fn pairs(
         &mut self,
         functions: &[FunctionIndex],
@@ -81,24 +92,24 @@ impl Pairing {
     ) -> Vec<Pair> {
         let unit = Unit { plan, options };
         self.read(functions, unit, bodies);
-        let Pairing { counts: _, readings, sorted, sizes, known } = self;
-        let reading = |function| readings.get(&function)?.as_ref();
-        let of = |&function| reading(function).map(|reading| &reading.sketch);
+        let Pairing { counts: _, sketches, outlines, left: _, sorted, sizes, known } = self;
+        let of = |function| sketches.get(function)?.as_ref();
         let of: Vec<Option<&Sketch>> = functions.iter().map(of).collect();
         let found = sketch::pairs(&of, effort);
         let mut pairs: Vec<[FunctionIndex; 2]> =
             found.iter().map(|pair| pair.functions.map(|at| functions[at as usize])).collect();
         pairs.retain(|pair| known.insert(*pair));
-        let outlines = |functions: [FunctionIndex; 2]| {
-            functions.map(|it| &reading(it).expect("has a sketch").outline)
-        };
         let mut promising: Vec<Pair> = Vec::new();
         let is_promising =
             |pair: &Pair| share.is_reached(pair.saved + pair.error(effort), pair.before);
         for compared in pairs.chunks(COMPARED) {
+            let new = unknown(compared.iter().copied(), outlines);
+            outlines.extend(unit.outlines(new, bodies, |outline| outline));
+            let outlines = |functions: [FunctionIndex; 2]| functions.map(|it| &outlines[&it]);
             let new = unknown(compared.iter().copied(), sorted);
             sorted.extend(chunked(bodies, new, |_, (): &mut (), function| {
-                (function, reading(function).expect("has a sketch").outline.sorted())
+                let [outline, _] = outlines([function; 2]);
+                (function, outline.sorted())
             }));
             let resembling = chunked(bodies, compared.to_vec(), |_, (): &mut (), functions| {
                 let sorted = functions.map(|function| &*sorted[&function]);
@@ -135,7 +146,7 @@ impl Pairing {
 
     /// The outline of a function of a pair, as it was before its calls went to other functions.
     pub fn outline(&self, function: FunctionIndex) -> Option<&Outline> {
-        self.readings.get(&function)?.as_ref().map(|reading| &reading.outline)
+        self.outlines.get(&function)
     }
 
     /// The predicted bytes of a function of a pair.
@@ -145,7 +156,7 @@ impl Pairing {
 
     /// Reads the functions that may resemble another one and were not read before.
     fn read(&mut self, functions: &[FunctionIndex], unit: Unit<'_>, bodies: &mut dyn Bodies) {
-        let Pairing { counts, readings, .. } = self;
+        let Pairing { counts, sketches, outlines, left, .. } = self;
         let new = functions.iter().copied().filter(|function| !counts.contains_key(function));
         let found = chunked(bodies, new.collect(), |bodies, (): &mut (), function| {
             let key = unit.plan.entry(function).attributes().key;
@@ -153,15 +164,18 @@ impl Pairing {
         });
         counts.extend(found);
         let mut new = with_companions(functions, counts);
-        new.retain(|function| !readings.contains_key(function));
-        let symbols = CalledSymbols(unit.plan);
-        let found = chunked(bodies, new, |bodies, memory: &mut Memory, function| {
-            let context = context(unit.plan, function, &symbols, unit.options);
-            let outline = memory.outline(unit.function(bodies, function), &context);
-            let reading = |outline| Reading { sketch: Sketch::of(&outline), outline };
-            (function, outline.map(reading))
-        });
-        readings.extend(found);
+        new.retain(|function| !sketches.contains_key(function));
+        sketches.extend(new.iter().map(|&function| (function, None)));
+        for functions in new.chunks(READ) {
+            let read = |outline: Outline| (Sketch::of(&outline), outline);
+            for (function, (sketch, outline)) in unit.outlines(functions.to_vec(), bodies, read) {
+                sketches.insert(function, Some(sketch));
+                if let Some(fewer) = left.checked_sub(outline.insts.len()) {
+                    *left = fewer;
+                    outlines.insert(function, outline);
+                }
+            }
+        }
     }
 }
 
@@ -224,6 +238,22 @@ struct Unit<'a> {
 }
 
 impl<'a> Unit<'a> {
+    /// What `of` makes of the outlines of functions that have one.
+    fn outlines<R: Send>(
+        self,
+        functions: Vec<FunctionIndex>,
+        bodies: &mut dyn Bodies,
+        of: impl Fn(Outline) -> R + Sync,
+    ) -> Vec<(FunctionIndex, R)> {
+        let symbols = CalledSymbols(self.plan);
+        let found = chunked(bodies, functions, |bodies, memory: &mut Memory, function| {
+            let context = context(self.plan, function, &symbols, self.options);
+            let outline = memory.outline(self.function(bodies, function), &context);
+            outline.map(|outline| (function, of(outline)))
+        });
+        found.into_iter().flatten().collect()
+    }
+
     fn function(self, bodies: &'a mut dyn Bodies, function: FunctionIndex) -> &'a Function {
         not_redirected(self.plan, bodies, function)
     }

@@ -12,6 +12,7 @@
 use super::cost;
 use super::cost::Effort;
 use super::outline::Outline;
+use crate::lists::Lists;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use cranelift_codegen::ir::{Function, Signature, StackSlotData};
@@ -147,35 +148,36 @@ pub(super) fn pairs(sketches: &[Option<&Sketch>], effort: Effort) -> Vec<Pair> {
         bands.extend(of.iter().flat_map(|sketch| sketch.bands()).map(|band| (band, at)));
     }
     bands.sort_unstable();
-    // Numbers of two functions in one, which are sorted faster.
-    let mut near: Vec<u64> = Vec::new();
-    for group in bands.chunk_by(|(a, _), (b, _)| a == b) {
-        for (at, &(_, function)) in group.iter().enumerate() {
-            let others = group[at + 1..].iter().take(effort.near);
-            near.extend(others.map(|&(_, other)| u64::from(function) << 32 | u64::from(other)));
+    let places = Lists::of_pairs(sketches.len(), || {
+        bands.iter().zip(0u32..).map(|(&(_, function), place)| (function as usize, place))
+    });
+    let mut pairs: Vec<Pair> = Vec::new();
+    // The last function that each was compared with.
+    let mut compared: Vec<u32> = alloc::vec![u32::MAX; sketches.len()];
+    let mut partners: Vec<Pair> = Vec::new();
+    for at in 0..sketches.len() as u32 {
+        partners.clear();
+        for &place in places.of(at as usize) {
+            let place = place as usize;
+            let band = bands[place].0;
+            let before = bands[..place].iter().rev().take(effort.near);
+            let behind = bands[place + 1..].iter().take(effort.near);
+            let near = before
+                .take_while(|&&(other, _)| other == band)
+                .chain(behind.take_while(|&&(other, _)| other == band));
+            for &(_, other) in near {
+                if core::mem::replace(&mut compared[other as usize], at) == at {
+                    continue;
+                }
+                let shared = sketch(at).shared(sketch(other));
+                if effort.hashes * shared >= HASHES {
+                    partners.push(Pair { functions: [at.min(other), at.max(other)], shared });
+                }
+            }
         }
+        partners.sort_unstable_by_key(|pair| (Reverse(pair.shared), pair.functions));
+        pairs.extend(partners.iter().take(effort.partners));
     }
-    near.sort_unstable();
-    near.dedup();
-    // Of each function, those that differ from it least first: how much, and the number of the pair.
-    let mut partners: Vec<(u64, u32)> = Vec::new();
-    let mut similar: Vec<Pair> = Vec::new();
-    for pair in near {
-        let functions = [(pair >> 32) as u32, pair as u32];
-        let shared = sketch(functions[0]).shared(sketch(functions[1]));
-        if effort.hashes * shared >= HASHES {
-            let number = similar.len() as u32;
-            let differing = (HASHES - shared) as u64;
-            partners.extend(functions.map(|of| (u64::from(of) << 32 | differing, number)));
-            similar.push(Pair { functions, shared });
-        }
-    }
-    partners.sort_unstable();
-    let of_each = partners.chunk_by(|(a, _), (b, _)| a >> 32 == b >> 32);
-    let mut pairs: Vec<Pair> = of_each
-        .flat_map(|partners| partners.iter().take(effort.partners))
-        .map(|&(_, number)| similar[number as usize])
-        .collect();
     let common = |pair: &Pair| {
         let smaller = pair.functions.map(|at| sketch(at).instructions).into_iter().min();
         pair.shared as u64 * u64::from(smaller.unwrap_or(0))
