@@ -97,11 +97,12 @@ hasher.update(&code_digest(encoding, alignment, packed));"#,
     Hook {
         file: "src/parameterise/shared/share.rs",
         at: &["let extra = argument_plan.arguments(table, row, at);"],
-        put: Put::Before(
-            r#"let row = match crate::fault_injection::is(crate::fault_injection::Fault::SharedArguments) {
+        put: Put::Instead(
+            r#"let passed = match crate::fault_injection::is(crate::fault_injection::Fault::SharedArguments) {
     true => rows[0],
     false => row,
-};"#,
+};
+let extra = argument_plan.arguments(table, passed, at);"#,
         ),
     },
     Hook {
