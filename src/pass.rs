@@ -218,7 +218,7 @@ impl<'a> Merger<'a> {
         Some(summary(&plan, compiled, bodies, &options, &content, unit))
     }
 
-    /// The same, if there are `later` units. Calls `end` with the name of each phase when it ends; attempts to merge similar functions repeat theirs.
+    /// The same, if there are `later` units. Calls `end` with the name of each phase when it ends.
     pub(crate) fn plan_phases(
         self,
         bodies: &mut dyn Bodies,

@@ -142,7 +142,8 @@ pub(crate) struct Mark {
 /// Memory that a walk needs, to be reused for the next. Holds nothing between two walks.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// 1 + the number of a value, by its index; 0 for one not yet defined.
+    /// 1 + the number of a value, or what is written in its place ([`Scratch::contents`]), by its index; 0 for one not
+    /// yet defined.
     values: Vec<u32>,
     value_count: u32,
     /// By the index of a block.

@@ -130,11 +130,9 @@ impl<'a> Workbench<'a> {
             bodies += usize::from(is_body);
             // Nothing but calls refers to a body that comes to another one.
             let reason = self.uses.must_keep_symbol(self.plan, function).filter(|_| !is_body);
-            let (disposition, reason) = match (*thunk || reason.is_some(), reason) {
-                (true, reason) => {
-                    (Disposition::Thunk { to }, reason.unwrap_or(Reason::ThunkCheaper))
-                }
-                (false, _) => (Disposition::Redirect { to }, Reason::Similar),
+            let (disposition, reason) = match *thunk || reason.is_some() {
+                true => (Disposition::Thunk { to }, reason.unwrap_or(Reason::ThunkCheaper)),
+                false => (Disposition::Redirect { to }, Reason::Similar),
             };
             self.plan.set_extra_arguments(function, arguments.clone());
             self.plan.set(function, disposition, reason);
@@ -150,14 +148,22 @@ impl<'a> Workbench<'a> {
     }
 
     /// Makes what was merged into a function follow it to `to`, with these arguments behind its own.
-    fn follow(&mut self, function: FunctionIndex, to: FunctionIndex, arguments: &[ExtraArgument]) {
+    fn follow(
+        &mut self,
+        function: FunctionIndex,
+        to: FunctionIndex,
+        arguments: &Arc<[ExtraArgument]>,
+    ) {
         // They have no addresses of their own any more.
         let mut alignment = self.plan.entry(function).alignment();
         for member in self.followers(function) {
             let entry = self.plan.entry(member);
             alignment = entry.alignment().max(alignment);
-            let own = entry.extra_arguments().iter();
-            let arguments = own.chain(arguments).cloned().collect();
+            // Those of identical merging have none of their own, and are many.
+            let arguments = match entry.extra_arguments() {
+                [] => arguments.clone(),
+                own => own.iter().chain(&**arguments).cloned().collect(),
+            };
             self.plan.set_extra_arguments(member, arguments);
             self.plan.retarget(member, to);
             self.merged.insert(member, function);

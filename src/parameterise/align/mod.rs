@@ -37,7 +37,7 @@ use crate::canon::{self, Encoding, Scratch};
 use crate::congruence::Encodings;
 use crate::extra_argument::ExtraArgument;
 use crate::lists::Lists;
-use crate::options::{Compare, Instructions, Policy};
+use crate::options::{Compare, Instructions, Options, Policy};
 use crate::plan::{Disposition, Plan, SimilarSet};
 use crate::threads::{Pool, for_each};
 use crate::unit::{Bodies, FunctionIndex, NoUnit};
@@ -81,7 +81,6 @@ pub(crate) fn align(workbench: &mut Workbench<'_>, encodings: &Encodings) {
     while rounds.next().is_some() && aligning.round() {}
     // Functions keep their numbers until the last round.
     remove_merged_bodies(workbench.plan);
-    workbench.plan.count();
 }
 
 struct Aligning<'a, 'b> {
@@ -242,15 +241,9 @@ impl Aligning<'_, '_> {
             &Pool::<(Scratch, pairs::Memory, size::Scratch)>::default(),
             tries,
             |bodies, (scratch, outlining, predicting), Try { functions, merged }| {
-                let original =
-                    |bodies: &mut dyn Bodies, outlining: &mut pairs::Memory, function| {
-                        let context = context(plan, function, &NoUnit, options);
-                        Original::of(plan, bodies, pairing, function, |func| {
-                            outlining.outline(func, &context)
-                        })
-                    };
-                let [Some(a), Some(b)] =
-                    functions.map(|function| original(bodies, outlining, function))
+                let unit = (&**plan, *options);
+                let [Some(a), Some(b)] = functions
+                    .map(|function| Original::of(unit, bodies, pairing, function, outlining))
                 else {
                     return;
                 };
@@ -430,17 +423,18 @@ struct Original<'a> {
 impl<'a> Original<'a> {
     /// `None` if it cannot be aligned.
     fn of(
-        plan: &Plan,
+        (plan, options): (&Plan, &Options<'_>),
         bodies: &mut dyn Bodies,
         pairing: &'a Pairing,
         function: FunctionIndex,
-        outline: impl FnOnce(&Function) -> Option<Outline>,
+        outlining: &mut pairs::Memory,
     ) -> Option<Original<'a>> {
         let changes = plan.needs_apply(not_redirected(plan, bodies, function));
         let mut func = emitted(plan, bodies, function);
         let changes = fold_branches(&mut func) || changes;
+        let context = context(plan, function, &NoUnit, options);
         let (outline, bytes) = match changes {
-            true => (Cow::Owned(outline(&func)?), None),
+            true => (Cow::Owned(outlining.outline(&func, &context)?), None),
             false => (Cow::Borrowed(pairing.outline(function)?), pairing.size(function)),
         };
         Some(Original { func, outline, bytes })

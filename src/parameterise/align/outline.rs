@@ -17,8 +17,6 @@ use xxhash_rust::xxh3::xxh3_64;
 /// An outline. About 30 bytes for each instruction, and 24 for each constant that can be passed.
 #[derive(Clone)]
 pub(super) struct Outline {
-    /// What is written of the function before its blocks: signature, stack slots, stack limit.
-    header: Range<u32>,
     /// In the order in which control flow first comes to them: dominators come before what they dominate.
     blocks: Vec<Outlined>,
     /// The instructions, by position.
@@ -55,7 +53,6 @@ impl Outline {
     ) -> Option<Outline> {
         canon::encode(func, context, scratch, encoding).ok()?;
         let mut outline = Outline {
-            header: 0..0,
             blocks: Vec::with_capacity(scratch.walked().len()),
             insts: Vec::with_capacity(encoding.instructions as usize),
             keys: Vec::with_capacity(encoding.instructions as usize),
@@ -116,10 +113,7 @@ impl Outline {
             | Place::Signature
             | Place::StackSlots
             | Place::DynamicTypes
-            | Place::StackLimit => {
-                self.contents.extend_from_slice(constants);
-                self.header.end = self.contents.len() as u32;
-            }
+            | Place::StackLimit => self.contents.extend_from_slice(constants),
         }
         Some(())
     }
@@ -138,9 +132,9 @@ impl Outline {
         &self.contents[range.start as usize..range.end as usize]
     }
 
-    /// What is written of the function before its blocks.
+    /// What is written of the function before its blocks: signature, stack slots, stack limit.
     pub fn header(&self) -> &[u8] {
-        self.bytes(&self.header)
+        self.bytes(&(0..self.blocks[0].head.start))
     }
 
     /// What is written of a block before its instructions.

@@ -105,15 +105,15 @@ impl Pairing {
         for compared in pairs.chunks(COMPARED) {
             let new = unknown(compared.iter().copied(), outlines);
             outlines.extend(unit.outlines(new, bodies, |outline| outline));
-            let outlines = |functions: [FunctionIndex; 2]| functions.map(|it| &outlines[&it]);
             let new = unknown(compared.iter().copied(), sorted);
             sorted.extend(chunked(bodies, new, |_, (): &mut (), function| {
-                let [outline, _] = outlines([function; 2]);
-                (function, outline.sorted())
+                (function, outlines[&function].sorted())
             }));
+            let outlines = |functions: [FunctionIndex; 2]| functions.map(|it| &outlines[&it]);
             let resembling = chunked(bodies, compared.to_vec(), |_, (): &mut (), functions| {
                 let sorted = functions.map(|function| &*sorted[&function]);
                 let alike = Resemblance::at_most(outlines(functions), sorted)?;
+                // Of sizes that are too small, gaps would take too large a part.
                 let without_gaps = Resemblance { gaps: 0, ..alike };
                 is_promising(&without_gaps.saves(functions, alike.least()))
                     .then_some((functions, alike))
