@@ -242,6 +242,10 @@ faults! {
     ArmMovable = "arm-movable",
     /// A selector leads around guards against speculation.
     GuardInArm = "guard-in-arm",
+    /// What instructions of two functions refer to is no part of what they must have in common.
+    AlignedReferences = "aligned-references",
+    /// A parameterised body that comes to another one becomes a thunk, since all symbols are kept.
+    BodyBecomesThunk = "body-becomes-thunk",
     /// Calls that are compared as they are written go to the callee of another function.
     WrittenElsewhere = "written-elsewhere",
     /// A function whose address is passed has no code, if only its calls passed its extra arguments before.

@@ -319,6 +319,23 @@ let (func, context) = (
         ),
     },
     Hook {
+        file: "src/parameterise/align/outline.rs",
+        at: &["self.contents.extend_from_slice(&references[mark.references..ends[2]]);"],
+        put: Put::Instead(
+            r#"if !crate::fault_injection::is(crate::fault_injection::Fault::AlignedReferences) {
+    self.contents.extend_from_slice(&references[mark.references..ends[2]]);
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/parameterise/workbench.rs",
+        at: &["bodies += usize::from(is_body);"],
+        put: Put::After(
+            r#"let is_body = is_body
+    && !crate::fault_injection::is(crate::fault_injection::Fault::BodyBecomesThunk);"#,
+        ),
+    },
+    Hook {
         file: "src/parameterise/workbench.rs",
         at: &["self.keep_thunk(symbol);"],
         put: Put::Instead(

@@ -100,6 +100,8 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (SelectExchanged, &[Checker, Differential, Incremental, Linked]),
     (JoinWithoutValue, &[Checker, Differential, Incremental, Linked]),
     (ArmMovable, &[Checker, Differential]),
+    (AlignedReferences, &[Checker, Differential]),
+    (BodyBecomesThunk, &[Checker, Differential, Incremental]),
     (GuardInArm, &[Checker]),
     (WrittenElsewhere, &[Checker, Differential, Linked]),
     (CalleeWithoutThunk, &[Checker, Differential, Linked]),
