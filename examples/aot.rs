@@ -73,9 +73,8 @@ fn with_merging(functions: &[Function]) -> Result<(ObjectProduct, ModuleStats), 
     let options = ModuleOptions {
         // This program compares no addresses of functions, so two symbols may have the same one.
         functions: Addresses::Insignificant,
-        // For `flush`, after which no more definitions follow. `finish` sets the back end itself.
+        // For `flush`; `finish` sets the back end itself.
         back_end: BackEnd::Object,
-        remember: false,
         ..ModuleOptions::default()
     };
     let mut module = MergingModule::with_options(object_module()?, options);

@@ -156,9 +156,9 @@ pub(crate) fn computed_as(ty: Type) -> Type {
     ty.as_int()
 }
 
-/// The target to which a call is redirected.
+/// What is called in place of a function.
 #[derive(Clone, Debug)]
-pub(crate) struct CallTarget {
+pub(crate) struct Substitute {
     pub symbol: UserExternalName,
     /// The extra arguments, behind the present arguments.
     pub arguments: Arc<[ExtraArgument]>,

@@ -14,7 +14,7 @@ pub use thunk::{Thunk, call_thunk};
 pub(crate) use written::Written;
 
 use crate::checker::Code;
-use crate::extra_argument::{Appended, CallTarget, append, extended_signature};
+use crate::extra_argument::{Appended, Substitute, append, extended_signature};
 use crate::ir::{address_uses, user_name, user_symbol};
 use crate::plan::{Disposition, Emit, Plan};
 use crate::target::{CallThunks, Target};
@@ -46,11 +46,7 @@ impl Plan {
 
     /// The same, but for calls that stay as they are written.
     fn apply_as(&self, function: FunctionIndex, func: &mut Function, written: &Written) -> bool {
-        let written = match self.content_digest(function) {
-            Some(_) => Written::visible(),
-            None => written,
-        };
-        self.redirect(func, written)
+        self.redirect(func, self.written(function, written))
     }
 
     /// Whether [`apply`](Plan::apply) would change a function. One that it would not change can be compiled as it is, and could
@@ -87,11 +83,38 @@ impl Plan {
         Some(Thunk::new(own, signature, &arguments, to, target, optimize, call_thunks))
     }
 
+    /// The same as [`apply`](Plan::apply), for a module that has names of its own: `choose` is given each symbol that
+    /// `func` names and where the plan redirects it, and has the last word.
+    #[cfg(feature = "module")]
+    pub(crate) fn apply_with(
+        &self,
+        function: FunctionIndex,
+        func: &mut Function,
+        choose: &dyn Fn(&UserExternalName, Redirected) -> Redirected,
+    ) -> bool {
+        let written = self.written(function, Written::none());
+        redirect(func, &|symbol| choose(symbol, self.redirected(symbol, written)))
+    }
+
+    /// The calls that stay as they are written in the code of a function.
+    fn written<'a>(&self, function: FunctionIndex, written: &'a Written) -> &'a Written {
+        match self.content_digest(function) {
+            Some(_) => Written::visible(),
+            None => written,
+        }
+    }
+
     /// Redirects the references of `func`, but for calls that stay as they are written.
     pub(crate) fn redirect(&self, func: &mut Function, written: &Written) -> bool {
-        let call = |symbol: &UserExternalName| self.redirected_call(symbol, written);
-        let address = |symbol: &UserExternalName| self.redirected_address(symbol);
-        redirect(func, &call, &address)
+        redirect(func, &|symbol| self.redirected(symbol, written))
+    }
+
+    /// Where references to a symbol go.
+    pub(crate) fn redirected(&self, symbol: &UserExternalName, written: &Written) -> Redirected {
+        Redirected {
+            call: self.redirected_call(symbol, written),
+            address: other(symbol, self.address_symbol(symbol)),
+        }
     }
 
     /// The target of direct calls of a symbol, if it is another one.
@@ -99,7 +122,7 @@ impl Plan {
         &self,
         symbol: &UserExternalName,
         written: &Written,
-    ) -> Option<CallTarget> {
+    ) -> Option<Substitute> {
         if let Some(function) = self.function(symbol) {
             let entry = self.entry(function);
             if written.stays(entry.attributes().linkage) {
@@ -112,21 +135,16 @@ impl Plan {
                 && !entry.is_called_by_symbol()
             {
                 let symbol = self.entry(to).symbol().clone();
-                return Some(CallTarget { symbol, arguments: entry.shared_arguments() });
+                return Some(Substitute { symbol, arguments: entry.shared_arguments() });
             }
         }
         if let Some(to) = self.function(symbol).and_then(|function| written.callee(function)) {
             let symbol = other(symbol, self.entry(to).symbol())?;
-            return Some(CallTarget { symbol, arguments: Arc::default() });
+            return Some(Substitute { symbol, arguments: Arc::default() });
         }
         let to = other(symbol, self.call_symbol(symbol))?;
         let passed = self.function(symbol).map(|function| self.entry(function).shared_arguments());
-        Some(CallTarget { symbol: to, arguments: passed.unwrap_or_default() })
-    }
-
-    /// The symbol to which uses of the address of a symbol go, if it is another one.
-    fn redirected_address(&self, symbol: &UserExternalName) -> Option<UserExternalName> {
-        other(symbol, self.address_symbol(symbol))
+        Some(Substitute { symbol: to, arguments: passed.unwrap_or_default() })
     }
 
     /// The function to which a direct call of `symbol` goes, if the unit has it.
@@ -147,12 +165,9 @@ fn other(symbol: &UserExternalName, target: &UserExternalName) -> Option<UserExt
     (target != symbol).then(|| target.clone())
 }
 
-/// Redirects calls, and uses of addresses, to the symbols that should be used instead, if any.
-pub(crate) fn redirect(
-    func: &mut Function,
-    call: &dyn Fn(&UserExternalName) -> Option<CallTarget>,
-    address: &dyn Fn(&UserExternalName) -> Option<UserExternalName>,
-) -> bool {
+/// Makes calls, and uses of addresses, go where `redirected` says.
+fn redirect(func: &mut Function, redirected: &dyn Fn(&UserExternalName) -> Redirected) -> bool {
+    let address = |symbol: &UserExternalName| redirected(symbol).address;
     let mut changed = false;
     for index in 0..func.global_values.len() {
         let gv = cranelift_codegen::ir::GlobalValue::new(index);
@@ -178,10 +193,10 @@ pub(crate) fn redirect(
         let Some(symbol) = user_symbol(func, &callee.name).cloned() else {
             continue;
         };
-        let (call, to_address) = (call(&symbol), address(&symbol));
+        let Redirected { call, address: to_address } = redirected(&symbol);
         let (call, arguments) = match call {
             None => (None, None),
-            Some(CallTarget { symbol, arguments }) => (Some(symbol), Some(arguments)),
+            Some(Substitute { symbol, arguments }) => (Some(symbol), Some(arguments)),
         };
         let arguments = arguments.filter(|arguments| !arguments.is_empty());
         // The address is that of a function with the same signature.
@@ -199,7 +214,7 @@ pub(crate) fn redirect(
             let signature = func.dfg.ext_funcs[func_ref].signature;
             let signature = extended_signature(&func.dfg.signatures[signature], &arguments);
             func.dfg.ext_funcs[func_ref].signature = func.import_signature(signature);
-            let arguments = arguments.iter().map(|argument| argument.redirected(address));
+            let arguments = arguments.iter().map(|argument| argument.redirected(&address));
             appended.insert(func_ref, arguments.collect());
         }
     }
@@ -271,10 +286,7 @@ impl ResolveSymbol for Redirecting<'_> {
 
     fn redirect(&self, symbol: &UserExternalName) -> Redirected {
         let Redirecting { plan, written, symbols: _ } = self;
-        Redirected {
-            call: plan.redirected_call(symbol, written),
-            address: plan.redirected_address(symbol),
-        }
+        plan.redirected(symbol, written)
     }
 }
 

@@ -1,15 +1,12 @@
-//! One body of a flush: redirected, audited, compiled, defined.
+//! One body of a flush: redirected, compiled, defined.
 //!
 //! What a body needs before it is compiled reads the state of the wrapper ([`View`]) and changes nothing but the
 //! body, so that several threads can do it (`parallel`). What it found goes into the state when the body is defined,
 //! in the order of the definitions.
 
-use super::audit::Names;
-use super::emit::Referrer;
-use super::flush::Flush;
+use super::references::References;
 use super::view::View;
 use super::{MergingModule, symbol};
-use crate::apply::redirect;
 use crate::ir::{address_uses, user_symbol};
 use crate::plan::Plan;
 use crate::unit::FunctionIndex;
@@ -122,26 +119,14 @@ impl CompiledFunction {
 impl View<'_> {
     /// Makes `func` what is to be compiled for a function. Returns what it refers to and must keep its symbol.
     pub(super) fn prepare(
-        &self,
+        self,
         plan: &Plan,
-        flush: Flush,
         (index, function): (FunctionIndex, FuncId),
         func: &mut Function,
     ) -> ModuleResult<Observed> {
-        let referrer = match plan.content_digest(index) {
-            Some(_) => Referrer::Units,
-            None => Referrer::of(self.functions[function].replaces_others),
-        };
-        let names = self.audits().then(|| Names::of(func));
-        let call = |name: &UserExternalName| self.called(name, referrer);
-        redirect(func, &call, &|symbol| self.addressed(symbol, referrer));
-        if let Some(names) = names {
-            self.audited(&symbol(function), self.check_body(&names, func))?;
-            if referrer == Referrer::Several {
-                let remembered = flush.remember && plan.parameterised_body(index).is_none();
-                self.audited(&symbol(function), self.check_shared(func, flush, remembered))?;
-            }
-        }
+        let is_content = plan.content_digest(index).is_some();
+        let shared = self.functions[function].replaces_others && !is_content;
+        References { view: self, plan, shared }.redirect(index, func);
         self.observe(&symbol(function), func)
     }
 
@@ -200,7 +185,6 @@ impl<M: Module> MergingModule<M> {
         plan: &Plan,
         function: FuncId,
         body: Body,
-        flush: Flush,
     ) -> ModuleResult<()> {
         let Body { index, code, want_disasm, mut control_plane, .. } = body;
         let alignment = plan.entry(index).alignment();
@@ -212,7 +196,7 @@ impl<M: Module> MergingModule<M> {
             Code::Added => unreachable!("it has IR now"),
             Code::Ir(mut func) => {
                 let of = (index, function);
-                let observed = self.view().prepare(plan, flush, of, &mut func)?;
+                let observed = self.view().prepare(plan, of, &mut func)?;
                 self.observe(&observed);
                 let mut context = self.context.take().unwrap_or_else(|| Box::new(Context::new()));
                 self.inner.clear_context(&mut context);

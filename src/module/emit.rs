@@ -5,46 +5,26 @@
 //! decided here.
 
 use super::body::{Body, Code};
-use super::flush::{ADDED, Flush, Unit};
-use super::view::View;
+use super::flush::Unit;
 use super::{
     BackEnd, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol, symbol,
 };
 use crate::apply::Thunk;
-use crate::extra_argument::{CallTarget, ExtraArgument};
+use crate::extra_argument::ExtraArgument;
 use crate::plan::{Emit, NewBody, Output, Plan};
 use crate::target::{CallThunks, ThunkReloc};
 use crate::unit::{Contents, FunctionIndex};
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 #[cfg(feature = "parallel")]
 use cranelift_codegen::ir::Function;
-use cranelift_codegen::ir::{Signature, UserExternalName};
+use cranelift_codegen::ir::Signature;
 use cranelift_entity::EntityRef;
 use cranelift_module::{
     DataDescription, DataId, FuncId, Init, Module, ModuleReloc, ModuleRelocTarget, ModuleResult,
 };
-
-/// On behalf of how many functions or objects code or data refers to others.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Referrer {
-    /// Of one function or data object: its references can be interposed as they are written there.
-    One,
-    /// Of several, each of which refers to an equal function or object of its own: no reference may go through a
-    /// symbol that another definition can take.
-    Several,
-    /// Of functions of several units, which know no more of what other units can see than its symbol.
-    Units,
-}
-
-impl Referrer {
-    pub(super) fn of(replaces_others: bool) -> Referrer {
-        if replaces_others { Referrer::Several } else { Referrer::One }
-    }
-}
 
 /// What is emitted for one definition, or for a body that the plan adds.
 pub(super) struct Item {
@@ -127,7 +107,7 @@ impl<M: Module> MergingModule<M> {
         let code = match plan.output(body.index).emit {
             Emit::Thunk { to, .. } => {
                 let to = self.view().local_name(self.view().id_of(to));
-                match self.thunk(*function, &func.signature, to)? {
+                match self.thunk(plan, *function, &func.signature, to)? {
                     Thunk::Function(thunk) if takes(&thunk) => Code::Thunk(thunk),
                     Thunk::Function(_) | Thunk::Code(_) => return Ok(None),
                 }
@@ -147,11 +127,10 @@ impl<M: Module> MergingModule<M> {
         plan: &Plan,
         pending: &mut Pending,
         unit: &Unit,
-        flush: Flush,
     ) -> ModuleResult<()> {
         for late in plan.late_thunks() {
             let function = self.view().id_of(plan.entry(late.function).symbol());
-            self.emit_late_thunk(function)?;
+            self.emit_late_thunk(plan, function)?;
         }
         let mut next = 0;
         let definitions = core::mem::take(&mut pending.functions).into_iter();
@@ -168,12 +147,11 @@ impl<M: Module> MergingModule<M> {
         )]
         while let Some(first) = items.next() {
             #[cfg(feature = "parallel")]
-            let chunk = self.next_chunk(plan, flush, first, &mut items);
+            let chunk = self.next_chunk(plan, first, &mut items);
             #[cfg(not(feature = "parallel"))]
             let chunk = [first];
             for Item { function, work } in chunk {
-                self.emit(plan, function, work, flush)
-                    .inspect_err(|_| self.failed = Some(function))?;
+                self.emit(plan, function, work).inspect_err(|_| self.failed = Some(function))?;
             }
         }
         // Sizes of bodies are known by now.
@@ -187,27 +165,21 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    fn emit(
-        &mut self,
-        plan: &Plan,
-        function: FuncId,
-        work: Work,
-        flush: Flush,
-    ) -> ModuleResult<()> {
+    fn emit(&mut self, plan: &Plan, function: FuncId, work: Work) -> ModuleResult<()> {
         match work {
             Work::Bytes { alignment, bytes, relocs } => {
-                self.emit_bytes(function, alignment, &bytes, &relocs)
+                self.emit_bytes(plan, function, alignment, &bytes, &relocs)
             }
             Work::Body(body) => {
                 self.stats.functions += 1;
-                self.emit_body(plan, function, body, flush)
+                self.emit_body(plan, function, body)
             }
             Work::Merged(body) => {
                 self.stats.functions += 1;
                 self.emit_merged(plan, function, body)
             }
             Work::Added(body) => {
-                self.emit_body(plan, function, body, flush)?;
+                self.emit_body(plan, function, body)?;
                 self.stats.saved_code_bytes -= i64::from(self.functions[function].size);
                 Ok(())
             }
@@ -240,7 +212,7 @@ impl<M: Module> MergingModule<M> {
                 self.stats.thunks += 1;
                 let to = self.view().local_name(self.view().id_of(to));
                 let signature = signature.expect("a thunk that is not compiled yet has IR");
-                self.emit_thunk(function, &signature, alignment, to)
+                self.emit_thunk(plan, function, &signature, alignment, to)
             }
             Emit::Nothing => {
                 self.stats.redirects += 1;
@@ -271,12 +243,13 @@ impl<M: Module> MergingModule<M> {
 
     pub(super) fn emit_thunk(
         &mut self,
+        plan: &Plan,
         function: FuncId,
         signature: &Signature,
         alignment: u32,
         to: FuncId,
     ) -> ModuleResult<()> {
-        let size = match self.thunk(function, signature, to)? {
+        let size = match self.thunk(plan, function, signature, to)? {
             Thunk::Code(code) => {
                 let size = code.size();
                 let minimum = self.inner.isa().function_alignment().minimum;
@@ -302,14 +275,19 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// The thunk of a function, which leads to `to`.
-    fn thunk(&self, function: FuncId, signature: &Signature, to: FuncId) -> ModuleResult<Thunk> {
-        let extra = self.view().extra(&symbol(function));
+    fn thunk(
+        &self,
+        plan: &Plan,
+        function: FuncId,
+        signature: &Signature,
+        to: FuncId,
+    ) -> ModuleResult<Thunk> {
+        let extra = self.references(plan, true).extra(function);
         let (own, to) = (symbol(function), symbol(to));
         let mut named = extra.iter().filter_map(ExtraArgument::symbol).chain([&to]);
         named.try_for_each(|name| self.view().check_leads(&own, name))?;
         let call_thunks = CallThunks::of(self.inner.isa());
-        // As the plan of this flush, which counted its bytes.
-        let optimize = self.options.similar.policy.optimize_for();
+        let optimize = plan.optimize_for();
         Ok(Thunk::new(&own, signature, &extra, &to, &self.target, optimize, &call_thunks))
     }
 
@@ -321,23 +299,18 @@ impl<M: Module> MergingModule<M> {
 
     fn emit_bytes(
         &mut self,
+        plan: &Plan,
         function: FuncId,
         alignment: u64,
         bytes: &[u8],
         relocs: &[ModuleReloc],
     ) -> ModuleResult<()> {
-        let before = relocs;
-        let relocs: Vec<ModuleReloc> = before
-            .iter()
-            .map(|reloc| ModuleReloc { name: self.pointer_to(&reloc.name), ..reloc.clone() })
-            .collect();
-        if self.view().audits() {
-            let mut pairs = before.iter().zip(&relocs);
-            let found = pairs.try_for_each(|(before, after)| {
-                self.view().check_pointer(&before.name, &after.name)
-            });
-            self.view().audited(&symbol(function), found)?;
-        }
+        let references = self.references(plan, false);
+        let redirected = |reloc: &ModuleReloc| ModuleReloc {
+            name: references.pointer(&reloc.name),
+            ..reloc.clone()
+        };
+        let relocs: Vec<ModuleReloc> = relocs.iter().map(redirected).collect();
         for reloc in &relocs {
             self.view().check_pointer_leads(&symbol(function), &reloc.name)?;
             if let ModuleRelocTarget::User { namespace, index } = reloc.name {
@@ -350,23 +323,18 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// The target that replaces `target` in a pointer.
-    pub(super) fn pointer_to(&self, target: &ModuleRelocTarget) -> ModuleRelocTarget {
-        self.view().retargeted(target, Referrer::One)
-    }
-
     pub(super) fn emit_data(
         &mut self,
         plan: &Plan,
         data: Vec<(DataId, DataDescription)>,
         unit: &mut Unit,
-        flush: Flush,
+        back_end: BackEnd,
     ) -> ModuleResult<()> {
         for (id, mut description) in data {
             let index = unit.by_id[&id];
             let entry = plan.data_entry(index);
             if let Some(to) = self.data[id].disposition.representative() {
-                if flush.back_end == BackEnd::Object {
+                if back_end == BackEnd::Object {
                     self.aliases.data.push((id, to));
                     let mut empty = DataDescription::new();
                     empty.define(Box::new([]));
@@ -381,22 +349,11 @@ impl<M: Module> MergingModule<M> {
                 description.align = Some(entry.alignment());
             }
             let is_representative = entry.reason() == crate::plan::Reason::Representative;
-            let referrer = Referrer::of(is_representative || self.data[id].replaces_others);
+            let shared = is_representative || self.data[id].replaces_others;
+            let references = self.references(plan, shared);
             let functions = description.function_decls.values_mut();
             for target in functions.chain(description.data_decls.values_mut()) {
-                let before = core::mem::replace(target, self.view().retargeted(target, referrer));
-                if self.view().audits() {
-                    self.view()
-                        .audited(&data_symbol(id), self.view().check_pointer(&before, target))?;
-                    if let ModuleRelocTarget::User { namespace, index } = *target
-                        && referrer == Referrer::Several
-                    {
-                        let target = UserExternalName::new(namespace, index);
-                        let checked =
-                            self.view().check_shared_symbol(&target, true, flush, flush.remember);
-                        self.view().audited(&data_symbol(id), checked)?;
-                    }
-                }
+                *target = references.pointer(target);
             }
             let decls = description.function_decls.values().chain(description.data_decls.values());
             for target in decls {
@@ -408,96 +365,6 @@ impl<M: Module> MergingModule<M> {
             self.inner.define_data(id, &description)?;
         }
         Ok(())
-    }
-}
-
-impl View<'_> {
-    /// The target of a call of `name`, if it changes, and the extra arguments that the call passes.
-    pub(super) fn called(&self, name: &UserExternalName, referrer: Referrer) -> Option<CallTarget> {
-        if name.namespace != 0 {
-            let symbol = self.addressed(name, referrer)?;
-            return Some(CallTarget { symbol, arguments: Arc::default() });
-        }
-        let function = FuncId::from_u32(name.index);
-        let linkage = self.declarations.get_function_decl(function).linkage;
-        if referrer == Referrer::Units {
-            if linkage != cranelift_module::Linkage::Local {
-                return None;
-            }
-            // Other units do not have its thunk, if it is one, but they have its target.
-            let body = self.functions[function].disposition.representative();
-            return body.map(|body| {
-                let symbol = symbol(self.local_name(body));
-                CallTarget { symbol, arguments: self.extra(name).into() }
-            });
-        }
-        if let Some(body) = self.call_target(function) {
-            return Some(CallTarget { symbol: symbol(body), arguments: self.extra(name).into() });
-        }
-        match referrer {
-            Referrer::One | Referrer::Units => None,
-            // By a local name, whose code passes the extra arguments.
-            Referrer::Several => self
-                .local_names
-                .get(&function)
-                .map(|&name| CallTarget { symbol: symbol(name), arguments: Arc::default() }),
-        }
-    }
-
-    /// The symbol whose address replaces the address of `name`, if it changes.
-    pub(super) fn addressed(
-        &self,
-        name: &UserExternalName,
-        referrer: Referrer,
-    ) -> Option<UserExternalName> {
-        let UserExternalName { namespace, index } = *name;
-        match namespace {
-            0 => {
-                let function = FuncId::from_u32(index);
-                let target = match referrer {
-                    Referrer::One | Referrer::Units => self.address_target(function),
-                    Referrer::Several => self.shared_address_target(function),
-                };
-                target.map(symbol)
-            }
-            1 => {
-                let data = DataId::from_u32(index);
-                let target = match referrer {
-                    Referrer::One | Referrer::Units => self.data_target(data),
-                    Referrer::Several => self.shared_data_target(data),
-                };
-                target.map(data_symbol)
-            }
-            ADDED => Some(symbol(self.local_name(self.id_of(name)))),
-            _ => None,
-        }
-    }
-
-    /// Extra arguments as they are passed now. It is not known any more which functions pass them, and under which
-    /// names these referred to them: they may have named a function that was merged into the one that an argument
-    /// names.
-    pub(super) fn passed(&self, arguments: &[ExtraArgument]) -> Vec<ExtraArgument> {
-        let address = |name: &UserExternalName| self.addressed(name, Referrer::Several);
-        arguments.iter().map(|argument| argument.redirected(&address)).collect()
-    }
-
-    /// The extra arguments that the body of a function receives.
-    fn extra(&self, name: &UserExternalName) -> Vec<ExtraArgument> {
-        if name.namespace != 0 {
-            return Vec::new();
-        }
-        self.passed(&self.functions[FuncId::from_u32(name.index)].extra)
-    }
-
-    fn retargeted(&self, target: &ModuleRelocTarget, referrer: Referrer) -> ModuleRelocTarget {
-        match target {
-            ModuleRelocTarget::User { namespace, index } => {
-                let name = UserExternalName::new(*namespace, *index);
-                let to = self.addressed(&name, referrer).unwrap_or(name);
-                ModuleRelocTarget::user(to.namespace, to.index)
-            }
-            other => other.clone(),
-        }
     }
 }
 

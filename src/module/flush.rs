@@ -17,7 +17,7 @@ use crate::plan::{Disposition, NewBody, Plan, Reason};
 use crate::target::CallThunks;
 use crate::unit::{
     AddError, Addresses, Attributes, Contents, DataAttributes, DataIndex, DataObject, DataReloc,
-    FunctionIndex,
+    FunctionIndex, Linkage,
 };
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -38,14 +38,10 @@ pub(super) const ADDED: u32 = u32::MAX;
 #[derive(Clone, Copy)]
 pub(super) struct Flush {
     pub back_end: BackEnd,
-    /// Whether nothing is declared or defined afterwards.
-    pub last: bool,
     /// Whether nothing was flushed before, so that nothing is eliminated yet.
     pub first: bool,
-    /// Whether functions may be merged into what earlier flushes emitted.
-    pub into_earlier: bool,
-    /// Whether later functions may be merged into what is flushed.
-    pub remember: bool,
+    /// Whether nothing is defined afterwards.
+    pub last: bool,
 }
 
 /// The deferred definitions, as the pass sees them.
@@ -59,7 +55,7 @@ pub(super) struct Unit {
 }
 
 impl<M: Module> MergingModule<M> {
-    /// Merges and defines the deferred functions and data.
+    /// Merges and defines the deferred functions and data, for the back end of the first flush.
     pub(super) fn flush_to(&mut self, back_end: BackEnd, last: bool) -> ModuleResult<()> {
         self.check_usable()?;
         let pending = core::mem::take(&mut self.pending);
@@ -68,27 +64,26 @@ impl<M: Module> MergingModule<M> {
         }
         let first = self.stats.flushes == 0;
         self.stats.flushes += 1;
-        let remembers = self.options.remember;
-        let (into_earlier, remember) = (remembers && !first, remembers && !last);
-        let flush = Flush { back_end, last, first, into_earlier, remember };
-        let done = self.flush_all(pending, flush);
-        self.broken = done.is_err();
+        let back_end = *self.back_end.get_or_insert(back_end);
+        let last = last || back_end == BackEnd::Object;
+        let done = self.flush_all(pending, Flush { back_end, first, last });
+        (self.broken, self.complete) = (done.is_err(), last && done.is_ok());
         done
     }
 
     fn flush_all(&mut self, mut pending: Pending, flush: Flush) -> ModuleResult<()> {
         let back_end = flush.back_end;
-        let mut unit = self.unit(&mut pending, flush);
+        let mut unit = self.unit(&mut pending, back_end);
         let (plan, increment) = self.plan(&pending, &unit, flush)?;
         self.declare_new_bodies(&plan)?;
         self.place_late_thunks(&plan);
-        self.place_functions(&plan, &pending, &unit, flush)?;
-        self.place_data(&plan, &unit, flush)?;
+        self.place_functions(&plan, &pending, &unit, back_end)?;
+        self.place_data(&plan, &unit, back_end)?;
         if back_end == BackEnd::Object {
-            self.name_shared_references(&plan, &pending, &unit, flush)?;
+            self.name_shared_references(&plan, &pending, &unit)?;
         }
-        self.emit_functions(&plan, &mut pending, &unit, flush)?;
-        self.emit_data(&plan, pending.data, &mut unit, flush)?;
+        self.emit_functions(&plan, &mut pending, &unit)?;
+        self.emit_data(&plan, pending.data, &mut unit, back_end)?;
         if let Some(increment) = &increment {
             self.emitted.extend(increment);
         }
@@ -101,8 +96,7 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// The deferred definitions, with what is known of them now.
-    fn unit(&mut self, pending: &mut Pending, flush: Flush) -> Unit {
-        let back_end = flush.back_end;
+    fn unit(&mut self, pending: &mut Pending, back_end: BackEnd) -> Unit {
         for (function, definition) in &pending.functions {
             if let Definition::Bytes { relocs, .. } = definition {
                 self.observe_relocs(*function, relocs);
@@ -116,9 +110,6 @@ impl<M: Module> MergingModule<M> {
                 let declaration = self.inner.declarations().get_function_decl(*function);
                 // Later code that calls it by its declaration calls it with a mismatched signature.
                 attributes.externally_called |= func.signature != declaration.signature;
-                if self.view().is_bound_by_symbol(*function, flush) {
-                    attributes.linkage = crate::unit::Linkage::Preemptible;
-                }
                 match back_end {
                     // An unknown module wants code for every function. There is no local name by which the near
                     // address of one could be that of another one, which may be exported.
@@ -126,12 +117,15 @@ impl<M: Module> MergingModule<M> {
                         attributes.externally_called = true;
                         attributes.addresses = Addresses::Significant;
                     }
-                    // A JIT finds a symbol only where there is code.
-                    BackEnd::Jit if attributes.externally_called => {
-                        attributes.addresses = Addresses::Significant;
-                        attributes.address_taken = true;
+                    BackEnd::Jit => {
+                        // A JIT finds a symbol only where there is code.
+                        if attributes.externally_called {
+                            attributes.addresses = Addresses::Significant;
+                            attributes.address_taken = true;
+                        }
+                        attributes.linkage = in_jit(attributes.linkage, attributes.addresses);
                     }
-                    BackEnd::Jit | BackEnd::Object => {}
+                    BackEnd::Object => {}
                 }
                 functions.push((*function, attributes));
                 place.push(at);
@@ -143,11 +137,11 @@ impl<M: Module> MergingModule<M> {
             let mut attributes = self.data_attributes_of(*id, description);
             let (object, exact) = object_of(description);
             let needs_symbol = back_end == BackEnd::Jit && attributes.externally_used;
-            if self.view().is_data_bound_by_symbol(*id, flush) {
-                attributes.linkage = crate::unit::Linkage::Preemptible;
-            }
             if !exact || needs_symbol || back_end == BackEnd::Any {
                 attributes.addresses = Addresses::Significant;
+            }
+            if back_end == BackEnd::Jit {
+                attributes.linkage = in_jit(attributes.linkage, attributes.addresses);
             }
             by_id.insert(*id, DataIndex::new(data.len()));
             data.push((*id, attributes, object));
@@ -212,18 +206,19 @@ impl<M: Module> MergingModule<M> {
         unit: &Unit,
         flush: Flush,
     ) -> ModuleResult<(Plan, Option<Increment>)> {
-        let Flush { back_end: _, last, first, into_earlier, remember } = flush;
+        let Flush { back_end, first, last } = flush;
         // Such as an invalid alignment.
         let refused = |error: AddError| ModuleError::Backend(anyhow::anyhow!("{error}"));
         let isa = self.inner.isa();
         let options = Options {
-            content_addressing: self.content_addressing(isa, flush),
+            content_addressing: self.content_addressing(isa, back_end),
             sharing_map: self.sharing_map.as_deref(),
-            ..self.pass_options(isa, flush)
+            ..self.pass_options(isa, back_end)
         };
         // An incremental run must walk every function, which does not pay if functions are not merged over flushes. What
         // earlier flushes eliminated is known in any case.
-        let mut merger = match (into_earlier || remember, first) {
+        let remembers = self.options.remember && !(first && last);
+        let mut merger = match (remembers, first) {
             (true, _) => Merger::after(&self.emitted, options),
             (false, false) => Merger::after_without_merging(&self.emitted, options),
             (false, true) => Merger::new(options),
@@ -263,8 +258,7 @@ impl<M: Module> MergingModule<M> {
         Ok((plan, increment))
     }
 
-    pub(super) fn pass_options<'a>(&'a self, isa: &'a dyn TargetIsa, flush: Flush) -> Options<'a> {
-        let back_end = flush.back_end;
+    fn pass_options<'a>(&'a self, isa: &'a dyn TargetIsa, back_end: BackEnd) -> Options<'a> {
         let merged = self.stats.merged() + self.stats.merged_data_objects;
         Options {
             compare: self.options.compare,
@@ -273,7 +267,7 @@ impl<M: Module> MergingModule<M> {
                 BackEnd::Jit => self.target.in_jit(),
                 BackEnd::Any | BackEnd::Object => self.target,
             },
-            aliases: back_end != BackEnd::Any && self.options.aliases,
+            aliases: back_end == BackEnd::Object && self.options.aliases,
             call_thunks: Some(CallThunks::of(isa)),
             similar: Similar {
                 keep_symbols: self.options.similar.keep_symbols || back_end == BackEnd::Jit,
@@ -291,11 +285,14 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// Only where all that later code could be merged into is known, and symbols can be defined in other units.
-    fn content_addressing(&self, isa: &dyn TargetIsa, flush: Flush) -> Option<ContentAddressing> {
-        let Flush { back_end, last, first, .. } = flush;
-        let possible = back_end == BackEnd::Object && last && first;
-        (self.options.content_addressed && possible).then(|| ContentAddressing::of(isa))
+    /// Only where symbols can be defined in other units.
+    fn content_addressing(
+        &self,
+        isa: &dyn TargetIsa,
+        back_end: BackEnd,
+    ) -> Option<ContentAddressing> {
+        let asked_for = self.options.content_addressed && back_end == BackEnd::Object;
+        asked_for.then(|| ContentAddressing::of(isa))
     }
 
     /// Declares the functions that the plan adds to the module.
@@ -339,9 +336,8 @@ impl<M: Module> MergingModule<M> {
         plan: &Plan,
         pending: &Pending,
         unit: &Unit,
-        flush: Flush,
+        back_end: BackEnd,
     ) -> ModuleResult<()> {
-        let back_end = flush.back_end;
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {
             let index = FunctionIndex::new(index);
             let disposition = plan.entry(index).disposition();
@@ -351,7 +347,7 @@ impl<M: Module> MergingModule<M> {
             };
             let body = self.view().id_of(plan.entry(to).symbol());
             if back_end == BackEnd::Object {
-                self.give_local_name(body, flush)?;
+                self.give_local_name(body)?;
             }
             self.functions[body].replaces_others = true;
             let extra = plan.thunk_arguments(index);
@@ -373,21 +369,13 @@ impl<M: Module> MergingModule<M> {
             state.flush = flushes;
             state.preemptible = plan.call_target(index) == index && extra.is_empty();
             state.extra = extra;
-            debug_assert!(
-                !state.preemptible || attributes.linkage == crate::unit::Linkage::Preemptible
-            );
-            state.eliminated = match disposition {
-                Disposition::Keep | Disposition::Thunk { to: _ } => false,
-                Disposition::Alias { to: _ } | Disposition::Redirect { to: _ } => {
-                    back_end == BackEnd::Jit
-                }
-            };
+            debug_assert!(!state.preemptible || attributes.linkage == Linkage::Preemptible);
             self.view()
                 .check_eliminated(*function, attributes)
                 .inspect_err(|_| self.failed = Some(*function))?;
         }
         match back_end {
-            BackEnd::Object => self.name_passed_functions(plan, pending, unit, flush)?,
+            BackEnd::Object => self.name_passed_functions(plan, pending, unit)?,
             // There is no local name by which the address of a function could stay near. It is passed in place of a
             // callee that may be exported.
             BackEnd::Any if self.view().is_elf() => {
@@ -396,13 +384,6 @@ impl<M: Module> MergingModule<M> {
                 }
             }
             BackEnd::Any | BackEnd::Jit => {}
-        }
-        if self.view().audits() {
-            for (index, (function, _)) in unit.functions.iter().enumerate() {
-                let func = pending.func(unit, FunctionIndex::new(index));
-                self.view()
-                    .audited(&symbol(*function), self.view().check_passed(*function, func))?;
-            }
         }
         Ok(())
     }
@@ -429,18 +410,18 @@ impl<M: Module> MergingModule<M> {
             }
             Disposition::Keep | Disposition::Thunk { to: _ } => unreachable!("it has code"),
         };
-        (state.disposition, state.eliminated) = (Disposition::Thunk { to }, false);
+        state.disposition = Disposition::Thunk { to };
         state.reason = Some(Reason::AddressTaken);
     }
 
     /// Defines a function that [`MergingModule::place_late_thunk`] made a thunk.
-    pub(super) fn emit_late_thunk(&mut self, function: FuncId) -> ModuleResult<()> {
+    pub(super) fn emit_late_thunk(&mut self, plan: &Plan, function: FuncId) -> ModuleResult<()> {
         let body = self.functions[function].disposition.representative();
         let body = body.expect("an eliminated function has a body");
         let declaration = self.inner.declarations().get_function_decl(function);
         let signature = declaration.signature.clone();
         let alignment = self.view().attributes_of(function).alignment;
-        self.emit_thunk(function, &signature, alignment, self.view().local_name(body))
+        self.emit_thunk(plan, function, &signature, alignment, self.view().local_name(body))
             .inspect_err(|_| self.failed = Some(function))?;
         self.stats.thunks += 1;
         self.stats.saved_code_bytes -= i64::from(self.functions[function].size);
@@ -448,9 +429,9 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// Defines the functions that have no code left, because an object needs a definition of every function that
-    /// was declared as defined. To be called once, after the last flush: until then, each may need code after all.
-    pub(super) fn define_eliminated(&mut self, back_end: BackEnd) -> ModuleResult<()> {
-        if back_end != BackEnd::Object {
+    /// was declared as defined. To be called once, after the flush.
+    pub(super) fn define_eliminated(&mut self) -> ModuleResult<()> {
+        if self.back_end != Some(BackEnd::Object) {
             return Ok(());
         }
         let without_code = |(function, state): (FuncId, &FunctionState)| match state.disposition {
@@ -460,29 +441,19 @@ impl<M: Module> MergingModule<M> {
         let without_code: Vec<(FuncId, FuncId)> =
             self.functions.iter().filter_map(without_code).collect();
         for (function, body) in without_code {
-            let Attributes { linkage, addresses, .. } = self.view().attributes_of(function);
-            // Its linkage can have widened since.
-            let extra = !self.functions[function].extra.is_empty();
-            if linkage.is_visible_outside() && (extra || addresses == Addresses::Significant) {
-                self.place_late_thunk(function);
-                self.emit_late_thunk(function)?;
-            } else {
-                // A body that takes extra arguments may not replace the function, so its address cannot be the
-                // symbol's. Nor can that of a body of which the linker may keep another copy. (Ascending: they were declared
-                // in their order.)
-                let name = self.view().local_name(body);
-                let is_content = self.aliases.contents.binary_search(&name).is_ok();
-                if !extra && !is_content {
-                    self.aliases.functions.push((function, body));
-                }
-                self.inner.define_function_bytes(function, 1, &[], &[])?;
+            // A body that takes extra arguments may not replace the function, so its address cannot be the symbol's. Nor can
+            // that of a body of which the linker may keep another copy. (Ascending: they were declared in their order.)
+            let name = self.view().local_name(body);
+            let is_content = self.aliases.contents.binary_search(&name).is_ok();
+            if self.functions[function].extra.is_empty() && !is_content {
+                self.aliases.functions.push((function, body));
             }
+            self.inner.define_function_bytes(function, 1, &[], &[])?;
         }
         self.view().check_aliases(&self.aliases)
     }
 
-    fn place_data(&mut self, plan: &Plan, unit: &Unit, flush: Flush) -> ModuleResult<()> {
-        let back_end = flush.back_end;
+    fn place_data(&mut self, plan: &Plan, unit: &Unit, back_end: BackEnd) -> ModuleResult<()> {
         for (index, (data, _, object)) in unit.data.iter().enumerate() {
             let entry = plan.data_entry(DataIndex::new(index));
             self.data[*data].reason = Some(entry.reason());
@@ -491,19 +462,29 @@ impl<M: Module> MergingModule<M> {
             };
             let to = DataId::from_u32(plan.data_entry(to).symbol().index);
             if back_end == BackEnd::Object {
-                self.give_local_data_name(to, flush)?;
+                self.give_local_data_name(to)?;
             }
             self.data[to].replaces_others = true;
             let flushes = self.stats.flushes as u32;
             let state = &mut self.data[*data];
             state.disposition = entry.disposition().map(|_| to);
             state.flush = flushes;
-            state.eliminated = back_end == BackEnd::Jit;
             self.view().check_eliminated_data(*data, entry.attributes())?;
             self.stats.merged_data_objects += 1;
             self.stats.saved_data_bytes += object.contents.size();
         }
         Ok(())
+    }
+}
+
+/// The linkage of a function or data object of a JIT. No other definition takes a symbol, and the wrapper resolves
+/// references from outside: only a significant address must be that of the symbol.
+fn in_jit(linkage: Linkage, addresses: Addresses) -> Linkage {
+    match (linkage, addresses) {
+        (Linkage::Local, _) | (_, Addresses::Insignificant) => Linkage::Local,
+        (Linkage::Hidden | Linkage::Export | Linkage::Preemptible, Addresses::Significant) => {
+            Linkage::Export
+        }
     }
 }
 

@@ -41,7 +41,16 @@ impl MergingModule<JITModule> {
     ///
     /// See `JITModule::get_address`.
     pub fn get_address(&self, target: &ModuleRelocTarget) -> *const u8 {
-        self.inner.get_address(&self.pointer_to(target))
+        let target = match *target {
+            ModuleRelocTarget::User { namespace: 0, index } => {
+                self.address_of(FuncId::from_u32(index)).into()
+            }
+            ModuleRelocTarget::User { namespace: 1, index } => {
+                self.data_address_of(DataId::from_u32(index)).into()
+            }
+            ref other => other.clone(),
+        };
+        self.inner.get_address(&target)
     }
 
     /// The merge map, with the addresses of all functions that were finalized.

@@ -10,8 +10,8 @@
 //! * `parallel` compiles on several threads, and `unwind` writes the unwind information of what they compile;
 //! * `view` is what is known of symbols, without the wrapped module, so that threads can share it;
 //! * `names` gives local names to symbols that can be interposed;
-//! * `nowhere` refuses references that lead nowhere, always, and `audit` checks the rest of what is about to be emitted,
-//!   where plans are proved;
+//! * `references` is where references go: where the plan redirects them, under these names;
+//! * `nowhere` refuses references that lead nowhere;
 //! * `options` holds the decisions of the embedder;
 //! * `object` and `jit` are what these back ends add.
 //!
@@ -20,7 +20,6 @@
 
 #![expect(clippy::result_large_err, reason = "the error is that of cranelift-module")]
 
-mod audit;
 mod body;
 mod deferred;
 mod emit;
@@ -34,6 +33,7 @@ mod object;
 mod options;
 #[cfg(feature = "parallel")]
 mod parallel;
+mod references;
 #[cfg(all(feature = "object", feature = "parallel"))]
 mod unwind;
 mod view;
@@ -48,7 +48,7 @@ pub use {
 use crate::explain::{MergeMap, Original};
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::MergeCache;
-use crate::plan::{Disposition, Reason, Refutation};
+use crate::plan::{Disposition, Plan, Reason, Refutation};
 use crate::stats::Stats;
 use crate::target::Target;
 use crate::unit::{Attributes, DataAttributes, Linkage};
@@ -69,6 +69,7 @@ use cranelift_module::{
     ModuleReloc, ModuleRelocTarget, ModuleResult,
 };
 use hashbrown::HashMap;
+use references::References;
 use rustc_hash::FxBuildHasher;
 use view::View;
 
@@ -121,8 +122,6 @@ struct FunctionState {
     address_held: bool,
     /// Another definition may take its symbol, so it is always called by its symbol.
     preemptible: bool,
-    /// It was merged away in a module that has no symbol for it (a JIT).
-    eliminated: bool,
     /// Other functions have its body, or later ones may.
     replaces_others: bool,
     /// What became of it; [`View::reached`] says what references to it lead to.
@@ -143,8 +142,6 @@ struct DataState {
     defined: bool,
     /// Code or data that was emitted before its definition refers to it.
     used: bool,
-    /// It was merged away in a module that has no symbol for it (a JIT).
-    eliminated: bool,
     /// Other objects have its contents, or later ones may.
     replaces_others: bool,
     /// What became of it; [`View::data_reached`] says what references to it lead to.
@@ -187,8 +184,8 @@ struct Pending {
 ///   that it does not support) are reported by the flush; [`MergingModule::failed`] returns the function;
 /// * `define_function` copies the function ([`ModuleOptions::take`] saves the copy). The context is left as it is
 ///   and holds no compiled code;
-/// * linkage may widen until the flush, which reads it. A function or data object that shares its body, or that
-///   emitted code of an object refers to, cannot become preemptible after that: it is an error to declare it so;
+/// * linkage may widen until the flush, which reads it. In an object it cannot widen after that, and in other modules a
+///   function or data object that shares its body cannot become preemptible: it is an error to declare it so;
 /// * functions and data objects keep addresses of their own by default: see [`MergingModule::attributes`].
 ///
 /// It should be the outermost wrapper: one that reads `ctx.compiled_code()` after forwarding `define_function`, as
@@ -213,7 +210,6 @@ pub struct MergingModule<M> {
     local_data_names: HashMap<DataId, DataId, FxBuildHasher>,
     /// The functions of these names.
     named: HashMap<FuncId, FuncId, FxBuildHasher>,
-    named_data: HashMap<DataId, DataId, FxBuildHasher>,
     pending: Pending,
     aliases: Aliases,
     emitted: MergeCache,
@@ -228,7 +224,9 @@ pub struct MergingModule<M> {
     failed: Option<FuncId>,
     /// A flush failed, and the definitions that it was working on are lost.
     broken: bool,
-    /// Whether the last flush is done.
+    /// For what the first flush was planned, and all that come after.
+    back_end: Option<BackEnd>,
+    /// Whether nothing can be defined any more.
     complete: bool,
     /// Which functions share bodies with functions of other objects.
     sharing_map: Option<Arc<SharingMap<'static>>>,
@@ -254,7 +252,6 @@ impl<M: Module> MergingModule<M> {
             local_names: HashMap::default(),
             local_data_names: HashMap::default(),
             named: HashMap::default(),
-            named_data: HashMap::default(),
             pending: Pending::default(),
             aliases: Aliases::default(),
             emitted: MergeCache::new(),
@@ -266,6 +263,7 @@ impl<M: Module> MergingModule<M> {
             ahead: None,
             failed: None,
             broken: false,
+            back_end: None,
             complete: false,
             sharing_map: None,
         }
@@ -363,30 +361,22 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// Says which functions share bodies with functions of other objects ([`Options::sharing_map`](crate::Options::sharing_map)),
-    /// with [`ModuleOptions::content_addressed`]. To be called before the last flush.
+    /// with [`ModuleOptions::content_addressed`]. To be called before the flush.
     pub fn set_sharing_map(&mut self, map: Arc<SharingMap<'static>>) {
         self.sharing_map = Some(map);
     }
 
-    /// Merges and defines the deferred functions and data.
+    /// Merges and defines the deferred functions and data, if there are any.
+    ///
+    /// In a JIT, this can be called any number of times. An object is planned once: after a flush with
+    /// [`BackEnd::Object`], nothing can be defined or declared as more visible. All flushes are for the back end of the
+    /// first.
     ///
     /// # Errors
     ///
     /// The error of the wrapped module for one of the functions; see [`MergingModule::failed`].
     pub fn flush(&mut self) -> ModuleResult<()> {
         self.flush_to(self.options.back_end, false)
-    }
-
-    /// The same for the last time: nothing can be declared as more visible or defined afterwards. For those who
-    /// want to look at the result before they finish the module, which calls this.
-    ///
-    /// # Errors
-    ///
-    /// See [`MergingModule::flush`]. Definitions that come later are refused.
-    pub fn flush_last(&mut self) -> ModuleResult<()> {
-        self.flush_to(self.options.back_end, true)?;
-        self.complete = true;
-        Ok(())
     }
 
     /// Flushes for the last time, and gives back the wrapped module. With [`BackEnd::Object`], the
@@ -397,7 +387,7 @@ impl<M: Module> MergingModule<M> {
     /// See [`MergingModule::flush`].
     pub fn into_inner(mut self) -> ModuleResult<(M, Aliases)> {
         self.flush_to(self.options.back_end, true)?;
-        self.define_eliminated(self.options.back_end)?;
+        self.define_eliminated()?;
         Ok((self.inner, self.aliases))
     }
 
@@ -462,12 +452,16 @@ impl<M: Module> MergingModule<M> {
             local_names: &self.local_names,
             local_data_names: &self.local_data_names,
             named: &self.named,
-            named_data: &self.named_data,
             attributes: &self.attributes,
             options: &self.options,
             declarations: self.inner.declarations(),
             isa: self.inner.isa(),
         }
+    }
+
+    /// What the module refers to in this function or data, for a plan.
+    fn references<'a>(&'a self, plan: &'a Plan, shared: bool) -> References<'a> {
+        References { view: self.view(), plan, shared }
     }
 
     fn defer(&mut self, function: FuncId, definition: Definition) {
@@ -491,9 +485,31 @@ impl<M: Module> MergingModule<M> {
         self.check_open()
     }
 
+    /// Whether a function or object that was declared with the linkage `before` may be declared with the linkage `now`. In
+    /// an object, the plan relied on what others can see. One that shares its body is referred to by the symbol of another
+    /// one, which no other definition can replace.
+    fn check_linkage(
+        &self,
+        name: &str,
+        before: cranelift_module::Linkage,
+        now: cranelift_module::Linkage,
+        is_shared: bool,
+    ) -> ModuleResult<()> {
+        let error = match widens(before, now) {
+            true if self.complete => {
+                anyhow::anyhow!("{name} cannot become more visible: the object is planned already")
+            }
+            true if is_shared && now == cranelift_module::Linkage::Preemptible => {
+                anyhow::anyhow!("{name} cannot become preemptible: it may share its body already")
+            }
+            true | false => return Ok(()),
+        };
+        Err(ModuleError::Backend(error))
+    }
+
     fn check_open(&self) -> ModuleResult<()> {
         match self.complete {
-            true => Err(ModuleError::Backend(anyhow::anyhow!("the last flush is done"))),
+            true => Err(ModuleError::Backend(anyhow::anyhow!("the object is planned already"))),
             false => self.check_usable(),
         }
     }
@@ -508,6 +524,17 @@ impl<M: Module> MergingModule<M> {
         });
         let at = at.unwrap_or_default();
         Err(ModuleError::Backend(anyhow::anyhow!("a flush failed before{at}")))
+    }
+}
+
+/// Whether a declaration as `now` makes a symbol that is declared as `before` more visible.
+fn widens(before: cranelift_module::Linkage, now: cranelift_module::Linkage) -> bool {
+    use cranelift_module::Linkage::{Export, Hidden, Import, Local, Preemptible};
+    match before {
+        Local => matches!(now, Hidden | Export | Preemptible),
+        Hidden => matches!(now, Export | Preemptible),
+        Preemptible => now == Export,
+        Export | Import => false,
     }
 }
 
@@ -534,22 +561,6 @@ fn symbol(function: FuncId) -> UserExternalName {
 /// The symbol of a data object in IR.
 fn data_symbol(data: DataId) -> UserExternalName {
     UserExternalName::new(1, data.as_u32())
-}
-
-/// Whether a function or object that was declared with the linkage `before` may be declared preemptible. A function
-/// that shares a body is referred to by the symbol of another one, and a function with a local name by that name;
-/// no other definition can replace either.
-fn check_preemptible(
-    name: &str,
-    is_shared: bool,
-    before: cranelift_module::Linkage,
-) -> ModuleResult<()> {
-    use cranelift_module::Linkage::{Hidden, Local};
-    if !is_shared || !matches!(before, Local | Hidden) {
-        return Ok(());
-    }
-    let error = anyhow::anyhow!("{name} cannot become preemptible: it may share its body already");
-    Err(ModuleError::Backend(error))
 }
 
 /// The linkage of a function or object that can be defined.
@@ -615,15 +626,11 @@ impl<M: Module> Module for MergingModule<M> {
         linkage: cranelift_module::Linkage,
         signature: &ir::Signature,
     ) -> ModuleResult<FuncId> {
-        if linkage == cranelift_module::Linkage::Preemptible
-            && let Some(FuncOrDataId::Func(function)) = self.inner.get_name(name)
-        {
+        if let Some(FuncOrDataId::Func(function)) = self.inner.get_name(name) {
             let FunctionState { disposition, replaces_others, .. } = &self.functions[function];
-            let is_shared = *disposition != Disposition::Keep
-                || *replaces_others
-                || self.local_names.contains_key(&function);
+            let is_shared = *disposition != Disposition::Keep || *replaces_others;
             let before = self.inner.declarations().get_function_decl(function).linkage;
-            check_preemptible(name, is_shared, before)?;
+            self.check_linkage(name, before, linkage, is_shared)?;
         }
         self.inner.declare_function(name, linkage, signature)
     }
@@ -639,15 +646,11 @@ impl<M: Module> Module for MergingModule<M> {
         writable: bool,
         tls: bool,
     ) -> ModuleResult<DataId> {
-        if linkage == cranelift_module::Linkage::Preemptible
-            && let Some(FuncOrDataId::Data(data)) = self.inner.get_name(name)
-        {
+        if let Some(FuncOrDataId::Data(data)) = self.inner.get_name(name) {
             let DataState { disposition, replaces_others, .. } = &self.data[data];
-            let is_shared = *disposition != Disposition::Keep
-                || *replaces_others
-                || self.local_data_names.contains_key(&data);
+            let is_shared = *disposition != Disposition::Keep || *replaces_others;
             let before = self.inner.declarations().get_data_decl(data).linkage;
-            check_preemptible(name, is_shared, before)?;
+            self.check_linkage(name, before, linkage, is_shared)?;
         }
         self.inner.declare_data(name, linkage, writable, tls)
     }

@@ -5,12 +5,12 @@
 //! must not go through it: they use local names for the same address. This module decides which functions and
 //! objects get a local name, and which references use it. It does *not* decide what is merged.
 
-use super::flush::{Flush, Unit};
+use super::flush::Unit;
 use super::view::View;
-use super::{BackEnd, DataState, FunctionState, MergingModule, Pending};
+use super::{DataState, MergingModule, Pending};
 use crate::extra_argument::ExtraArgument;
 use crate::plan::{Disposition, Plan};
-use crate::unit::{Addresses, Attributes, FunctionIndex};
+use crate::unit::FunctionIndex;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
@@ -42,7 +42,6 @@ impl<M: Module> MergingModule<M> {
         plan: &Plan,
         pending: &Pending,
         unit: &Unit,
-        flush: Flush,
     ) -> ModuleResult<()> {
         use crate::unit::Linkage::{Hidden, Local};
         let mut left: Vec<Passed> = Vec::new();
@@ -63,7 +62,7 @@ impl<M: Module> MergingModule<M> {
                 left.push(Passed { index, function: *function, at, passed, by_name });
                 let has_own_code = self.view().reached(passed).has_own_address(passed);
                 if needs_name && self.functions[passed].defined && has_own_code {
-                    self.give_local_name(passed, flush)?;
+                    self.give_local_name(passed)?;
                 }
             }
         }
@@ -89,7 +88,7 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// Makes the body of a function receive addresses of functions in a form that is valid if these are exported, now or
-    /// later: takes as many bytes.
+    /// later. It takes as many bytes.
     pub(super) fn pass_from_afar(&mut self, function: FuncId) {
         for argument in &mut self.functions[function].extra {
             match argument {
@@ -104,17 +103,15 @@ impl<M: Module> MergingModule<M> {
 
     /// Gives local names to the functions and objects to which shared code and data refers. Shared code or data
     /// replaces several functions or objects, each of which refers to an equal one of its own, so no reference may
-    /// use a symbol that another definition can take. Remembered code and data counts as shared, because later
-    /// functions may be merged into it.
+    /// use a symbol that another definition can take.
     pub(super) fn name_shared_references(
         &mut self,
         plan: &Plan,
         pending: &Pending,
         unit: &Unit,
-        flush: Flush,
     ) -> ModuleResult<()> {
         let mut used: Vec<UserExternalName> = Vec::new();
-        for (index, (function, Attributes { no_merge, .. })) in unit.functions.iter().enumerate() {
+        for (index, (function, _)) in unit.functions.iter().enumerate() {
             let index = FunctionIndex::new(index);
             let entry = plan.entry(index);
             if entry.disposition() != Disposition::Keep {
@@ -125,7 +122,7 @@ impl<M: Module> MergingModule<M> {
             }
             // Also if nothing is merged into it: a reference to it may replace a reference to an equal function.
             let replaces_others = &mut self.functions[*function].replaces_others;
-            *replaces_others |= entry.has_equals() || flush.remember && !no_merge;
+            *replaces_others |= entry.has_equals();
             if *replaces_others {
                 used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
             }
@@ -148,16 +145,11 @@ impl<M: Module> MergingModule<M> {
                     let function = FuncId::from_u32(symbol.index);
                     let defined = self.functions[function].defined;
                     let has_own_code = self.view().reached(function).has_own_address(function);
-                    let has_equals = match plan.function(&symbol) {
-                        Some(function) if !plan.is_cached(function) => {
-                            plan.entry(function).has_equals()
-                        }
-                        // A function that an earlier flush emitted may have an equal one.
-                        _ => flush.into_earlier,
-                    };
-                    // A function that is not defined yet may become an alias itself. A thunk has code of its own.
-                    if defined && has_own_code && (flush.remember || has_equals) {
-                        self.give_local_name(function, flush)?;
+                    let entry = plan.function(&symbol).map(|function| plan.entry(function));
+                    let has_equals = entry.is_some_and(|entry| entry.has_equals());
+                    // A thunk has code of its own.
+                    if defined && has_own_code && has_equals {
+                        self.give_local_name(function)?;
                     }
                 }
                 1 => {
@@ -168,7 +160,7 @@ impl<M: Module> MergingModule<M> {
                         && disposition == Disposition::Keep
                         && self.is_compared_by_class(data)
                     {
-                        self.give_local_data_name(data, flush)?;
+                        self.give_local_data_name(data)?;
                     }
                 }
                 _ => {}
@@ -177,16 +169,16 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// Gives a function a local name. In a shared library of ELF, an exported symbol can be interposed, whatever
-    /// its linkage says: redirected calls must not go through it. Until the last flush, a function that is not
-    /// exported may become exported.
-    pub(super) fn give_local_name(&mut self, body: FuncId, flush: Flush) -> ModuleResult<()> {
-        if !self.view().function_can_be_interposed(body, flush)
+    /// Gives a function of an object a local name, if it can be interposed. In a shared library of ELF, an exported symbol
+    /// can, whatever its linkage says: redirected calls must not go through it.
+    pub(super) fn give_local_name(&mut self, body: FuncId) -> ModuleResult<()> {
+        let declaration = self.inner.declarations().get_function_decl(body);
+        if !self.view().can_be_interposed(declaration.linkage)
             || self.local_names.contains_key(&body)
         {
             return Ok(());
         }
-        let signature = self.inner.declarations().get_function_decl(body).signature.clone();
+        let signature = declaration.signature.clone();
         let name = self.inner.declare_anonymous_function(&signature)?;
         self.name_body(body, name)
     }
@@ -202,8 +194,9 @@ impl<M: Module> MergingModule<M> {
     }
 
     /// The same for a data object.
-    pub(super) fn give_local_data_name(&mut self, data: DataId, flush: Flush) -> ModuleResult<()> {
-        if !self.view().data_can_be_interposed(data, flush)
+    pub(super) fn give_local_data_name(&mut self, data: DataId) -> ModuleResult<()> {
+        let declaration = self.inner.declarations().get_data_decl(data);
+        if !self.view().can_be_interposed(declaration.linkage)
             || self.local_data_names.contains_key(&data)
         {
             return Ok(());
@@ -215,53 +208,29 @@ impl<M: Module> MergingModule<M> {
         self.inner.define_data(name, &empty)?;
         self.aliases.data.push((name, data));
         self.local_data_names.insert(data, name);
-        self.named_data.insert(name, data);
         Ok(())
     }
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
     /// The name by which references reach the body of `function` and nothing else.
     pub(super) fn local_name(&self, function: FuncId) -> FuncId {
         self.local_names.get(&function).copied().unwrap_or(function)
-    }
-
-    /// [`address_target`](Self::address_target) for code or data that replaces several functions or data objects.
-    /// Each of those names an equal function of its own, so no reference may use a symbol that another definition
-    /// can take. Where addresses are significant, all of them name this function.
-    pub(super) fn shared_address_target(&self, function: FuncId) -> Option<FuncId> {
-        self.address_target(function).or_else(|| {
-            let FunctionState { disposition, extra, preemptible, .. } = &self.functions[function];
-            if *preemptible {
-                return None;
-            }
-            // Without extra arguments, the body is equivalent to the function, wherever the function's own symbol
-            // leads.
-            let place = match disposition.representative().filter(|_| extra.is_empty()) {
-                Some(body) => Some(self.local_name(body)),
-                None => self.local_names.get(&function).copied(),
-            };
-            place.filter(|_| self.attributes_of(function).addresses == Addresses::Insignificant)
-        })
-    }
-
-    /// [`data_target`](Self::data_target) for code or data that replaces several functions or data objects. Each
-    /// refers to an equal object of its own, so no reference may use a symbol that another definition can take.
-    pub(super) fn shared_data_target(&self, data: DataId) -> Option<DataId> {
-        self.data_target(data).or_else(|| {
-            let name = |data: DataId| self.local_data_names.get(&data).copied();
-            // The address of an alias is that of its target.
-            match self.data[data].disposition.representative() {
-                Some(body) => Some(name(body).unwrap_or(body)),
-                None => name(data),
-            }
-        })
     }
 
     /// Whether a function names a symbol, or calls a function whose body receives it as an extra argument.
     pub(super) fn is_named(&self, symbol: &UserExternalName, func: &Function) -> bool {
         let mut names = func.params.user_named_funcs().values();
         names.any(|name| name == symbol) || self.is_passed_on(symbol, func)
+    }
+
+    /// The extra arguments that the code receives that runs when a symbol is called.
+    fn passed_to(&self, symbol: &UserExternalName) -> &'a [ExtraArgument] {
+        if symbol.namespace != 0 {
+            return &[];
+        }
+        let function = FuncId::from_u32(symbol.index);
+        self.reached(self.named.get(&function).copied().unwrap_or(function)).extra
     }
 
     /// Whether a function calls a function whose body receives a symbol as an extra argument.
@@ -272,43 +241,15 @@ impl View<'_> {
         })
     }
 
-    /// Whether emitted code refers to a function by a symbol that can be interposed, because the function was not
-    /// defined yet. References to other functions must not go to that symbol, though the functions may be equal.
-    pub(super) fn is_bound_by_symbol(&self, function: FuncId, flush: Flush) -> bool {
-        let FunctionState { called, address_held, .. } = self.functions[function];
-        (called || address_held) && self.function_can_be_interposed(function, flush)
-    }
-
-    /// The same for a data object.
-    pub(super) fn is_data_bound_by_symbol(&self, data: DataId, flush: Flush) -> bool {
-        self.data[data].used && self.data_can_be_interposed(data, flush)
-    }
-
-    pub(super) fn function_can_be_interposed(&self, function: FuncId, flush: Flush) -> bool {
-        let declaration = self.declarations.get_function_decl(function);
-        self.can_be_interposed(declaration.name.is_some(), declaration.linkage, flush)
-    }
-
-    pub(super) fn data_can_be_interposed(&self, data: DataId, flush: Flush) -> bool {
-        let declaration = self.declarations.get_data_decl(data);
-        self.can_be_interposed(declaration.name.is_some(), declaration.linkage, flush)
-    }
-
-    fn can_be_interposed(
-        &self,
-        named: bool,
-        linkage: cranelift_module::Linkage,
-        flush: Flush,
-    ) -> bool {
+    /// Whether another definition can take the symbol of a function or data object of an object.
+    fn can_be_interposed(&self, linkage: cranelift_module::Linkage) -> bool {
         use cranelift_module::Linkage::{Export, Hidden, Import, Local, Preemptible};
-        let can_be = match linkage {
-            Export => true,
-            // Its linkage can widen.
-            Local | Hidden => named && !flush.last,
+        match linkage {
+            Export => self.is_elf(),
+            Local | Hidden => false,
             // References go to the definition that takes the symbol.
             Preemptible | Import => false,
-        };
-        can_be && flush.back_end == BackEnd::Object && self.is_elf()
+        }
     }
 
     pub(super) fn is_elf(&self) -> bool {

@@ -5,7 +5,7 @@
 //! reference without an error: an object gives a function without code the address of an empty place. What is asked is
 //! one question of what is known of the symbol, [`View::reached`], of each import of a function before it is compiled,
 //! of each pointer of data and of code in bytes, of the target and the extra arguments of each thunk, and of the target
-//! of each alias. That a reference leads to the *right* code is the business of the checker and of `audit`.
+//! of each alias. That a reference leads to the *right* code is the business of the checker.
 
 use super::view::View;
 use super::{Aliases, DataState, FunctionState};

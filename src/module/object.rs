@@ -100,7 +100,7 @@ fn share(product: &mut ObjectProduct, function: FuncId) {
 }
 
 impl MergingModule<ObjectModule> {
-    /// Flushes with [`BackEnd::Object`], finishes the object and places the aliases.
+    /// Flushes with [`BackEnd::Object`] if nothing was flushed yet, finishes the object and places the aliases.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl MergingModule<ObjectModule> {
 
     fn finish_object(mut self, with_map: bool) -> ModuleResult<(ObjectProduct, Option<MergeMap>)> {
         self.flush_to(BackEnd::Object, true)?;
-        self.define_eliminated(BackEnd::Object)?;
+        self.define_eliminated()?;
         let map = with_map.then(|| self.merge_map());
         let MergingModule { inner, aliases, functions, .. } = self;
         let mut product = inner.finish();

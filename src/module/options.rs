@@ -32,8 +32,7 @@ pub struct ModuleOptions {
     pub functions: Addresses,
     /// The same for data objects that cannot be written. Default: they are, so that none is merged.
     pub data: Addresses,
-    /// Whether two visible symbols may get one address where no code compares addresses and the back end has
-    /// aliases. Default: yes.
+    /// Whether two visible symbols of an object may get one address where no code compares addresses. Default: yes.
     pub aliases: bool,
     /// Whether functions that are flushed are remembered, so that later ones can be merged into them. Costs a walk
     /// of every function and the memory that

@@ -11,7 +11,6 @@
 
 use super::body::{Body, Code, CompiledFunction, Observed, added};
 use super::emit::Item;
-use super::flush::Flush;
 use super::{MergingModule, ModuleOptions};
 use crate::plan::Plan;
 use crate::threads::Pool;
@@ -174,7 +173,6 @@ impl<M: Module> MergingModule<M> {
     pub(super) fn next_chunk(
         &self,
         plan: &Plan,
-        flush: Flush,
         first: Item,
         items: &mut dyn Iterator<Item = Item>,
     ) -> Vec<Item> {
@@ -236,7 +234,7 @@ impl<M: Module> MergingModule<M> {
                         }
                     };
                     let of = (body.index, *function);
-                    match view.prepare(plan, flush, of, &mut func) {
+                    match view.prepare(plan, of, &mut func) {
                         Ok(observed) => {
                             let code = compile(contexts, *function, *func, body, view.isa);
                             Code::Compiled(observed, code)

@@ -1,12 +1,12 @@
 //! What is known of functions and data, without the wrapped module: a view that threads can share.
 //!
-//! Where references lead, what is at which place, what may be interposed: all that a flush reads to redirect and to
-//! audit the functions that it emits. The questions of one job are with that job (`emit`, `names`, `nowhere`, `audit`). Nothing
+//! Where references lead, what is at which place, what may be interposed: all that a flush reads to redirect
+//! the functions that it emits. The questions of one job are with that job (`references`, `names`, `nowhere`). Nothing
 //! is changed here.
 
 use super::flush::ADDED;
 use super::{DataState, FunctionState, ModuleOptions, linkage};
-use crate::plan::{Disposition, Reached, reached};
+use crate::plan::{Reached, reached};
 use crate::unit::Attributes;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::UserExternalName;
@@ -25,7 +25,6 @@ pub(super) struct View<'a> {
     pub local_names: &'a HashMap<FuncId, FuncId, FxBuildHasher>,
     pub local_data_names: &'a HashMap<DataId, DataId, FxBuildHasher>,
     pub named: &'a HashMap<FuncId, FuncId, FxBuildHasher>,
-    pub named_data: &'a HashMap<DataId, DataId, FxBuildHasher>,
     pub attributes: &'a HashMap<FuncId, Attributes, FxBuildHasher>,
     pub options: &'a ModuleOptions,
     pub declarations: &'a ModuleDeclarations,
@@ -58,25 +57,14 @@ impl<'a> View<'a> {
     pub(super) fn reached(&self, function: FuncId) -> Reached<'a, FuncId> {
         let functions = self.functions;
         reached(function, |function| {
-            let FunctionState { disposition, eliminated, extra, .. } = &functions[function];
-            (placed(*disposition, *eliminated), extra)
+            let FunctionState { disposition, extra, .. } = &functions[function];
+            (*disposition, extra)
         })
     }
 
     /// What references to a data object lead to.
     pub(super) fn data_reached(&self, data: DataId) -> Reached<'a, DataId> {
-        reached(data, |data| {
-            let DataState { disposition, eliminated, .. } = self.data[data];
-            (placed(disposition, eliminated), &[])
-        })
-    }
-
-    /// The function to which calls of `function` should go, if another one.
-    pub(super) fn call_target(&self, function: FuncId) -> Option<FuncId> {
-        let reached = self.reached(function);
-        // Where it has no symbol, no definition can take it either.
-        let is_taken = self.functions[function].preemptible && reached.symbol.is_some();
-        (reached.call != function && !is_taken).then(|| self.local_name(reached.call))
+        reached(data, |data| (self.data[data].disposition, &[]))
     }
 
     /// The function whose address should be used in place of that of `function`, if another one.
@@ -89,13 +77,5 @@ impl<'a> View<'a> {
     pub(super) fn data_target(&self, data: DataId) -> Option<DataId> {
         let address = self.data_reached(data).address.filter(|&address| address != data);
         address.map(|address| self.local_data_names.get(&address).copied().unwrap_or(address))
-    }
-}
-
-/// A disposition as the wrapped module carried it out: an alias of what has no symbol is nothing.
-fn placed<I>(disposition: Disposition<I>, eliminated: bool) -> Disposition<I> {
-    match disposition {
-        Disposition::Alias { to } if eliminated => Disposition::Redirect { to },
-        disposition => disposition,
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::apply::Written;
 use crate::canon::{Operand, Place};
-use crate::extra_argument::{CallTarget, ExtraArgument, computed_as, extended_signature};
+use crate::extra_argument::{ExtraArgument, Substitute, computed_as, extended_signature};
 use crate::incremental::MergeCache;
 use crate::ir::user_symbol;
 use crate::options::Options;
@@ -150,10 +150,10 @@ impl Symbols<'_> {
                 let ty = self.options.target.pointer_type?;
                 let (symbol, signature) = match self.plan.redirected_call(written, self.written) {
                     None => (written.clone(), signature.clone()),
-                    Some(CallTarget { symbol, arguments }) if arguments.is_empty() => {
+                    Some(Substitute { symbol, arguments }) if arguments.is_empty() => {
                         (symbol, signature.clone())
                     }
-                    Some(CallTarget { symbol, arguments }) => {
+                    Some(Substitute { symbol, arguments }) => {
                         (symbol, extended_signature(signature, &arguments))
                     }
                 };

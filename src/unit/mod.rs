@@ -17,7 +17,7 @@ pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 pub(crate) use observed::{Observe, Observed};
 pub(crate) use symbols::{MOST_ITEMS, Symbols};
 
-use crate::extra_argument::CallTarget;
+use crate::extra_argument::Substitute;
 use alloc::sync::Arc;
 use core::fmt;
 use cranelift_codegen::ir::UserExternalName;
@@ -256,7 +256,7 @@ pub(crate) trait ResolveSymbol {
 /// Where references to a symbol lead; `None` if to the symbol itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Redirected {
-    pub call: Option<CallTarget>,
+    pub call: Option<Substitute>,
     pub address: Option<UserExternalName>,
 }
 

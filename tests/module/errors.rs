@@ -235,14 +235,16 @@ fn object_error(description: &DataDescription) -> ModuleError {
 /// Emitted code calls `merged` by the symbol of `kept`.
 #[test]
 fn a_representative_cannot_become_preemptible() {
-    let options = ModuleOptions { back_end: BackEnd::Object, ..insignificant() };
-    let mut module = MergingModule::with_options(object(), options);
+    let mut module = MergingModule::with_options(
+        jit(),
+        ModuleOptions { back_end: BackEnd::Jit, ..insignificant() },
+    );
     define_all(&mut module, &(plus("local", "kept", 1) + &plus("hidden", "merged", 1)));
     table(&mut module, "table", &["kept"]);
     table(&mut module, "same", &["merged"]);
-    let before = declare(&mut module, "merged", Linkage::Export, I64);
+    let merged = declare(&mut module, "merged", Linkage::Export, I64);
     module.flush().unwrap();
-    assert_eq!(module.body_of(id(&module, "kept")), module.body_of(before));
+    assert_eq!(module.body_of(id(&module, "kept")), module.body_of(merged));
     let sig = signature(I64);
     for (name, linkage, refused) in [
         ("kept", Linkage::Preemptible, true),

@@ -3,10 +3,9 @@
 
 #![allow(unsafe_code, reason = "compiled code is called through pointers")]
 
-use crate::linked::{interposed, linked, prints, same, same_output};
+use crate::linked::{linked, same};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_mergefunc::{BackEnd, Disposition, MergingModule, ModuleOptions, Policy, Similar};
-use cranelift_module::Linkage;
 use cranelift_object::{ObjectBuilder, ObjectModule};
 use testkit::modules::*;
 
@@ -88,6 +87,17 @@ const AT_NO_MULTIPLE_OF_16: &str =
         printf(\"%ld\\n\", e(cell + 8, cell + 8));
     }";
 
+/// What `e` returns, which is called with an address that is a multiple of 8 and not of 16.
+fn run_at_no_multiple_of_16(module: &MergingModule<JITModule>) -> i64 {
+    let code = module.get_finalized_function(id(module, "e"));
+    // SAFETY: it takes two numbers and returns one, and reads and writes at these addresses.
+    let code: extern "C" fn(*mut i64, *mut i64) -> i64 = unsafe { core::mem::transmute(code) };
+    let mut cells = [100_i64; 6];
+    let cell = cells.as_mut_ptr();
+    let cell = if (cell as usize).is_multiple_of(16) { cell.wrapping_add(1) } else { cell };
+    code(cell, cell)
+}
+
 /// The facts of `strong` functions, which a later `weak` one does not state, must not hold for callers of the weak
 /// one: three strong functions share a parameterised body, and the weak one equals one of them but for the facts.
 fn check_weaker_later(strong: impl Fn(&str, i64) -> String, weak: String) {
@@ -100,22 +110,12 @@ fn check_weaker_later(strong: impl Fn(&str, i64) -> String, weak: String) {
             module.finalize_definitions().unwrap();
             define_all(&mut module, &later);
             module.finalize_definitions().unwrap();
-            let code = module.get_finalized_function(id(&module, "e"));
-            // SAFETY: it takes two numbers and returns one, and reads and writes at these addresses.
-            let code: extern "C" fn(*mut i64, *mut i64) -> i64 =
-                unsafe { core::mem::transmute(code) };
-            // At an address that is not a multiple of 16.
-            let mut cells = [100_i64; 6];
-            let cell = cells.as_mut_ptr();
-            let cell = if (cell as usize).is_multiple_of(16) { cell.wrapping_add(1) } else { cell };
-            code(cell, cell)
+            run_at_no_multiple_of_16(&module)
         });
         assert_eq!(results[0], results[1], "in a JIT, {options:?}");
         let printed = [options, unmerged(options)].map(|options| {
             let mut module = optimising_object(options);
-            define_all(&mut module, &first);
-            module.flush().unwrap();
-            define_all(&mut module, &later);
+            define_all(&mut module, &(first.clone() + &later));
             linked(module.finish().unwrap(), AT_NO_MULTIPLE_OF_16)
         });
         same(format_args!("in a program, {options:?}"), printed);
@@ -141,8 +141,8 @@ fn alignment_of_accesses_of_a_parameterised_body_binds_later_callers() {
 /// of `weak`, which merged into `d`, and called code that relies on facts that `weak` does not state.
 #[test]
 fn callers_of_functions_with_different_facts_differ() {
-    let printed = [insignificant(), unmerged(insignificant())].map(|options| {
-        let mut module = optimising_object(options);
+    let results = [insignificant(), unmerged(insignificant())].map(|options| {
+        let mut module = optimising_jit(options);
         define_all(&mut module, &reads_vector("weak", 5, ""));
         module.flush().unwrap();
         define_all(&mut module, &reads_vector("strong", 5, "aligned"));
@@ -151,27 +151,43 @@ fn callers_of_functions_with_different_facts_differ() {
         define_all(&mut module, &calls_with_two("d", "strong"));
         module.flush().unwrap();
         define_all(&mut module, &calls_with_two("e", "weak"));
-        module.flush().unwrap();
+        module.finalize_definitions().unwrap();
         if options.merge_limit.is_none() {
             assert_eq!(module.outcome(strong).unwrap().0, Disposition::Keep);
             assert_eq!(module.body_of(id(&module, "e")), id(&module, "e"));
         }
-        linked(module.finish().unwrap(), AT_NO_MULTIPLE_OF_16)
+        run_at_no_multiple_of_16(&module)
     });
-    same("in three flushes", printed);
+    assert_eq!(results[0], results[1]);
 }
 
-/// Functions that share a parameterised body are eliminated, so a later function that equals one of them has no
+/// What functions return in a JIT that is flushed program by program, merged; asserts that it is the same as unmerged.
+#[track_caller]
+fn in_turn(
+    options: ModuleOptions,
+    called: &[&str],
+    make: impl Fn(&mut MergingModule<JITModule>, bool),
+) -> Vec<i64> {
+    let [merged, plain] = [options, unmerged(options)].map(|options| {
+        let mut module = MergingModule::with_options(jit(), options);
+        make(&mut module, options.merge_limit.is_none());
+        module.finalize_definitions().unwrap();
+        called.iter().map(|name| call(&module, name, 7)).collect::<Vec<i64>>()
+    });
+    assert_eq!(merged, plain);
+    merged
+}
+
+/// Functions that share a parameterised body have no code but a thunk, so a later function that equals one of them has no
 /// body to merge into.
 #[test]
-fn a_later_function_does_not_merge_into_an_eliminated_one() {
+fn a_later_function_does_not_merge_into_a_thunk() {
     for linkage in ["local", "export"] {
-        let main = prints(&["d", "e"]);
-        same_output(linkage, for_size(BackEnd::Object), linked, &main, |module, merges| {
+        in_turn(for_size(BackEnd::Jit), &["d", "e"], |module, merges| {
             define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", 2)));
             define_all(module, &calls("export", "d", "a"));
             module.flush().unwrap();
-            assert_eq!(module.stats().redirects, if merges { 2 } else { 0 });
+            assert_eq!(module.stats().thunks, if merges { 2 } else { 0 });
             define_all(module, &mixes(linkage, "c", 1));
             define_all(module, &calls("export", "e", "c"));
             module.flush().unwrap();
@@ -180,27 +196,35 @@ fn a_later_function_does_not_merge_into_an_eliminated_one() {
     }
 }
 
-/// Options of objects whose later functions are not merged into earlier ones.
-fn forgetful(options: ModuleOptions) -> ModuleOptions {
-    ModuleOptions { back_end: BackEnd::Object, remember: false, ..options }
+/// Options of a JIT whose later functions are not merged into earlier ones.
+fn forgetful(policy: Policy) -> ModuleOptions {
+    let similar = Similar { policy, ..Similar::default() };
+    let options = ModuleOptions { similar, ..ModuleOptions::default() };
+    ModuleOptions { back_end: BackEnd::Jit, remember: false, ..options }
 }
 
-/// Without a merge cache, the last flush once took an earlier flush that had remembered nothing for one that had
-/// eliminated nothing: callers called symbols without code, and a program that was linked of them crashed.
+/// Without a merge cache, a later flush once took an earlier flush that had remembered nothing for one that had
+/// eliminated nothing: code referred to symbols without code.
 #[test]
-fn callers_in_the_last_flush_pass_the_extra_arguments_of_eliminated_functions() {
-    let options = forgetful(for_size(BackEnd::Object));
-    same_output("calls", options, linked, &prints(&["d", "e"]), |module, merges| {
-        define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", 2)));
-        module.flush().unwrap();
-        assert_eq!(module.stats().redirects, if merges { 2 } else { 0 });
-        define_all(module, &(calls("export", "d", "a") + &calls("export", "e", "b")));
-    });
+fn later_references_to_eliminated_functions_lead_to_their_code() {
+    for policy in [Policy::Off, Policy::Balanced, Policy::Size] {
+        let called = ["calls_a", "calls_b"];
+        let returned = in_turn(forgetful(policy), &called, |module, merges| {
+            define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", 1)));
+            module.flush().unwrap();
+            assert_eq!(module.stats().redirects, usize::from(merges));
+            define_all(
+                module,
+                &(calls("export", called[0], "a") + &calls("export", called[1], "b")),
+            );
+        });
+        assert_eq!(returned[0], returned[1]);
+    }
 }
 
-/// The same for addresses: two functions with significant addresses were found equal by code of the last flush.
+/// The same for addresses, in code and in data: two functions with significant addresses were found equal.
 #[test]
-fn addresses_that_the_last_flush_compares_stay_apart() {
+fn addresses_that_a_later_flush_compares_stay_apart() {
     let compares = "export function %d(i64) -> i64 system_v {
     fn0 = %a(i64) -> i64 system_v
     fn1 = %b(i64) -> i64 system_v
@@ -213,113 +237,17 @@ block0(v0: i64):
 }
 ";
     for policy in [Policy::Off, Policy::Balanced, Policy::Size] {
-        let similar = Similar { policy, ..Similar::default() };
-        let options = forgetful(ModuleOptions { similar, ..ModuleOptions::default() });
-        let printed = same_output(
-            format_args!("{policy:?}"),
-            options,
-            linked,
-            &prints(&["d"]),
-            |module, merges| {
-                define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", 1)));
-                module.flush().unwrap();
-                assert_eq!(module.stats().redirects, usize::from(merges));
-                define_all(module, compares);
-            },
-        );
-        assert_eq!(printed, "0\n");
-    }
-}
-
-/// The same for pointers in data: a table of the last flush pointed to what had no code.
-#[test]
-fn tables_of_the_last_flush_point_to_code() {
-    for k in [1, 2] {
-        let options = forgetful(for_size(BackEnd::Object));
-        let main = prints(&["d"]).replace("d(7)", "d(0) + d(1)");
-        same_output(k, options, linked, &main, |module, merges| {
-            define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", k)));
+        let returned = in_turn(forgetful(policy), &["d"], |module, merges| {
+            define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", 1)));
             module.flush().unwrap();
-            assert_eq!(module.stats().redirects > 0, merges);
+            assert_eq!(module.stats().redirects, usize::from(merges));
+            define_all(module, compares);
             table(module, "t", &["a", "b"]);
-            define_all(module, &through("export", "d", "t"));
+            define_all(module, &through("export", "e", "t"));
+            module.finalize_definitions().unwrap();
+            let [first, second] = [0, 1].map(|entry| call(module, "e", entry));
+            assert_eq!([first, second], [0, 1].map(|value| call(module, "a", value)));
         });
+        assert_eq!(returned, [0]);
     }
-}
-
-/// Equal functions of two flushes have no body in common, since bodies that take extra arguments are not merged
-/// into. Their callers are equal, and the checker once refused to merge these: it did not know that the code that
-/// one of them calls does the same as the function that the other one calls.
-#[test]
-fn callers_merge_of_equal_functions_that_went_into_bodies_of_different_flushes() {
-    let pair = |a: &str, b: &str| mixes("local", a, 1) + &mixes("local", b, 2);
-    for (first, second, third) in [
-        // Both are eliminated before their callers come.
-        (pair("a", "b"), pair("x", "y"), calls("export", "d", "a") + &calls("export", "e", "x")),
-        // One of them has code, a thunk, since its address is taken.
-        (
-            pair("a", "b") + &address("export", "t", "a"),
-            pair("x", "y"),
-            calls("export", "d", "x") + &calls("export", "e", "a"),
-        ),
-        (
-            pair("a", "b"),
-            pair("x", "y") + &address("export", "t", "x"),
-            calls("export", "d", "a") + &calls("export", "e", "x"),
-        ),
-        // One of them comes with its callers.
-        (pair("a", "b"), pair("x", "y") + &calls("export", "d", "a"), calls("export", "e", "x")),
-        (
-            pair("a", "b"),
-            String::new(),
-            pair("x", "y") + &calls("export", "d", "a") + &calls("export", "e", "x"),
-        ),
-        (
-            pair("a", "b"),
-            String::new(),
-            pair("x", "y") + &calls("export", "e", "a") + &calls("export", "d", "x"),
-        ),
-    ] {
-        let options = for_size(BackEnd::Object);
-        let main = prints(&["d", "e"]);
-        same_output("callers", options, linked, &main, |module, merges| {
-            for program in [&first, &second] {
-                define_all(module, program);
-                module.flush().unwrap();
-            }
-            define_all(module, &third);
-            module.flush_last().unwrap();
-            assert_eq!(module.body_of(id(module, "e")) == module.body_of(id(module, "d")), merges);
-            assert_eq!(module.stats().refuted, 0);
-        });
-    }
-}
-
-/// The address of a colocated function is passed by a colocated reference, and the function is exported afterwards:
-/// in a shared library, such a reference to an exported symbol cannot be linked.
-#[test]
-fn a_colocated_function_that_is_passed_can_be_exported_later() {
-    let main = prints(&["d", "d2"]);
-    let options = for_size(BackEnd::Object);
-    let caller =
-        |name, callee| mixes_call("local", name, callee).replace("fn0 = %", "fn0 = colocated %");
-    let printed = [options, unmerged(options)].map(|options| {
-        let mut module = MergingModule::with_options(object(), options);
-        let functions = mixes("local", "f", 1) + &plus("local", "g", 5);
-        define_all(&mut module, &(functions + &caller("x", "f") + &caller("y", "g")));
-        define_all(&mut module, &(calls("export", "d", "x") + &calls("export", "d2", "y")));
-        module.flush().unwrap();
-        let merges = options.merge_limit.is_none();
-        assert_eq!(module.stats().redirects, if merges { 2 } else { 0 });
-        if merges {
-            for name in ["f", "g"] {
-                declare(&mut module, name, Linkage::Export, I64);
-            }
-        }
-        match merges {
-            true => interposed(module.finish().unwrap(), &main),
-            false => linked(module.finish().unwrap(), &main),
-        }
-    });
-    same("a near function", printed);
 }

@@ -1,10 +1,10 @@
-//! Modules that are flushed more than once compute the same as without merging.
+//! References to functions that were merged away compute the same as without merging.
 //!
 //! Each test runs the code of a program twice, merged and unmerged, and compares the results.
 
-use crate::linked::{linked, prints, same, same_output};
+use crate::linked::{linked, same_output};
 use cranelift_mergefunc::{
-    Addresses, BackEnd, Disposition, MergingModule, ModuleOptions, Policy, Reason, Similar,
+    Addresses, BackEnd, Disposition, MergingModule, ModuleOptions, Policy, Similar,
 };
 use testkit::modules::*;
 
@@ -17,21 +17,6 @@ fn a_later_body_is_not_passed_the_address_of_an_eliminated_function() {
         + &calls("export", "d", "f")
         + &calls("export", "d2", "g");
     let later = mixes_call("export", "x", "f") + &mixes_call("export", "y", "g");
-    let main = prints(&["d", "d2", "x", "y"]);
-    let defaults = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
-    for options in [defaults, for_size(BackEnd::Object)] {
-        for flushes in [1, 2] {
-            let case = format!("{flushes} flushes before the last");
-            same_output(case, options, linked, &main, |module, _| {
-                define_all(module, &first);
-                module.flush().unwrap();
-                define_all(module, &later);
-                if flushes == 2 {
-                    module.flush().unwrap();
-                }
-            });
-        }
-    }
     let results = [for_size(BackEnd::Jit), unmerged(for_size(BackEnd::Jit))].map(|options| {
         let mut module = MergingModule::with_options(jit(), options);
         for program in [&first, &later] {
@@ -43,37 +28,9 @@ fn a_later_body_is_not_passed_the_address_of_an_eliminated_function() {
     assert_eq!(results[0], results[1]);
 }
 
-/// Later callers of functions with extra arguments differ in the arguments that they pass, and so become similar
-/// functions.
+/// A patchable call is a call of the symbol; there was once no code at that symbol.
 #[test]
-fn later_callers_of_eliminated_functions_differ_in_a_constant() {
-    let functions = mixes("local", "f", 1) + &mixes("local", "g", 2);
-    let callers = mixes_call("local", "x", "f")
-        + &mixes_call("local", "y", "g")
-        + &calls("export", "d", "x")
-        + &calls("export", "d2", "y");
-    let main = prints(&["d", "d2"]);
-    let options = for_size(BackEnd::Object);
-    let similar = Similar { keep_symbols: false, ..options.similar };
-    let mut module = MergingModule::with_options(object(), ModuleOptions { similar, ..options });
-    define_all(&mut module, &functions);
-    module.flush().unwrap();
-    define_all(&mut module, &callers);
-    module.flush().unwrap();
-    for name in ["f", "g", "x", "y"] {
-        let (disposition, reason) = module.outcome(id(&module, name)).unwrap();
-        assert!(matches!(disposition, Disposition::Redirect { .. }), "{name}: {disposition:?}");
-        assert_eq!(reason, Reason::Similar, "{name}");
-    }
-    let mut plain = object();
-    define_all(&mut plain, &(functions + &callers));
-    let outputs = [module.finish().unwrap(), plain.finish()].map(|product| linked(product, &main));
-    same("differ in a constant", outputs);
-}
-
-/// A patchable call is a call of the symbol, whenever it comes; there was once no code at that symbol.
-#[test]
-fn an_eliminated_function_gets_code_for_a_later_patchable_call() {
+fn a_function_keeps_code_for_a_patchable_call() {
     let main = "#include <stdio.h>\nvoid d(long *), e(long *); long a, b;
         int main(void) { d(&a); e(&b); printf(\"%ld %ld\\n\", a, b); }";
     let sets = |name: &str| {
@@ -102,7 +59,6 @@ block0(v0: i64):
     let options = ModuleOptions { back_end: BackEnd::Object, ..insignificant() };
     let printed = same_output("a call that can be patched", options, linked, main, |module, _| {
         define_all(module, &(sets("f") + &sets("g") + &calls("d", "colocated")));
-        module.flush().unwrap();
         define_all(module, &calls("e", "colocated patchable"));
     });
     assert_eq!(printed, "7 7\n");
@@ -149,8 +105,7 @@ block0(v0: i64):
     assert!(before.saved_code_bytes > after.saved_code_bytes);
 }
 
-/// A call to a thunk by its local name once passed the extra arguments, which the thunk adds itself. This build
-/// checks emitted code and found the error.
+/// A call to a thunk by its local name once passed the extra arguments, which the thunk adds itself.
 #[test]
 fn a_thunk_called_by_a_local_name_is_passed_no_extra_argument() {
     // `g` shares the body of `f`, whose thunk passes a constant; `d` and `e` merge.

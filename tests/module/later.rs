@@ -2,11 +2,12 @@
 //! the same facts.
 
 use cranelift_jit::JITModule;
-use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions, Policy, Similar};
-use cranelift_module::{Linkage, Module, ModuleReloc};
+use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
+use cranelift_module::{Linkage, Module};
 use testkit::modules::{
     I64, address, address_of_symbol, call, calls, counts_down, declare, declare_all, define,
-    define_all, id, insignificant, jit, merging_jit, object, place, plus, reads, table, through,
+    define_all, id, insignificant, jit, merging_jit, object, plus, reads, signature, table,
+    through,
 };
 
 /// Defines programs one after the other, and finalises each before the next one is defined.
@@ -232,47 +233,18 @@ fn an_address_that_is_taken_after_the_function_was_merged_is_its_own() {
     assert_eq!(module.stats().redirects, 0);
 }
 
-/// In an object, equal functions can share an address. Emitted code holds the address of `x`, by a reference, a
-/// global value or bytes; `y`, which is defined with `x` and whose address is taken, must have another address.
-#[test]
-fn an_address_taken_before_the_definition_is_not_shared() {
-    for by in ["reference", "symbol", "bytes"] {
-        let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
-        let mut module = MergingModule::with_options(testkit::modules::object(), options);
-        let later = plus("local", "x", 5) + &plus("local", "y", 5);
-        declare_all(&mut module, &later);
-        let x = id(&module, "x");
-        match by {
-            "reference" => define_all(&mut module, &address("export", "t", "x")),
-            "symbol" => define_all(&mut module, &address_of_symbol("t", "x")),
-            _ => {
-                let t = declare(&mut module, "t", Linkage::Export, "() -> i64 system_v");
-                let kind = cranelift_codegen::binemit::Reloc::Abs8;
-                let reloc = ModuleReloc { offset: 8, kind, name: x.into(), addend: 0 };
-                module.define_function_bytes(t, 8, &[0xc3; 16], &[reloc]).unwrap();
-            }
-        }
-        module.flush().unwrap();
-        define_all(&mut module, &later);
-        define_all(&mut module, &address("export", "u", "y"));
-        let product = module.finish().unwrap();
-        let [x, y] = ["x", "y"].map(|name| testkit::modules::place(&product, name));
-        assert_ne!(x, y, "{by}");
-    }
-}
-
 /// Alignment of everything that a later flush emits: a body, a thunk to a function of an earlier flush, and a late
 /// thunk of a function that was eliminated.
 #[test]
 fn code_of_later_flushes_has_the_requested_alignment() {
-    let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
-    let mut module = MergingModule::with_options(testkit::modules::object(), options);
+    let mut module = merging_jit();
     let aligned = |module: &mut MergingModule<_>, name: &str| {
         let function = id(module, name);
         module.attributes(function).alignment = 256;
     };
     // Code of another size precedes each of them.
     define_all(&mut module, &(plus("export", "before", 1) + &plus("export", "a", 5)));
+    aligned(&mut module, "a");
     define_all(&mut module, &plus("local", "late", 5));
     aligned(&mut module, "late");
     module.flush().unwrap();
@@ -282,14 +254,15 @@ fn code_of_later_flushes_has_the_requested_alignment() {
     aligned(&mut module, "body");
     aligned(&mut module, "thunk");
     define_all(&mut module, &address("export", "t", "late"));
-    let product = module.finish().unwrap();
+    module.finalize_definitions().unwrap();
+    assert_eq!(module.stats().thunks, 2);
     for name in ["late", "body", "thunk"] {
-        assert_eq!(testkit::modules::place(&product, name).1 % 256, 0, "{name}");
+        let place = module.get_finalized_function(id(&module, name)) as usize;
+        assert_eq!(place % 256, 0, "{name}");
     }
 }
 
-/// A global value can take the address as well: of a function that is called, or of one that shares a parameterised
-/// body, which receives its constant as an extra argument.
+/// A global value can take the address as well.
 #[test]
 fn an_address_taken_by_a_later_global_value_is_its_own() {
     let mut module = merging_jit();
@@ -306,38 +279,6 @@ fn an_address_taken_by_a_later_global_value_is_its_own() {
         assert_eq!(testkit::modules::call_at(address as *const u8, 2), 49);
     }
     assert_eq!(module.stats().thunks, 1);
-
-    let similar = Similar { policy: Policy::Size, ..Similar::default() };
-    let options = ModuleOptions { back_end: BackEnd::Object, similar, ..ModuleOptions::default() };
-    let long = |name: &str, k: i64| {
-        let more = "    v9 = imul v3, v2\n    v10 = bxor v9, v3\n".to_owned()
-            + &(11..24)
-                .map(|v| format!("    v{v} = imul v{}, v{}\n", v - 1, v - 2))
-                .collect::<String>();
-        plus("local", name, k).replace("    return v3", &(more + "    return v23"))
-    };
-    let mut module = MergingModule::with_options(testkit::modules::object(), options);
-    define_all(&mut module, &(long("a", 5) + &long("b", 6) + &long("c", 7)));
-    module.flush().unwrap();
-    assert_eq!(module.stats().redirects, 3);
-    define_all(&mut module, &address_of_symbol("of_b", "b"));
-    module.flush().unwrap();
-    assert_eq!((module.stats().redirects, module.stats().thunks), (2, 1));
-    module.finish().unwrap().emit().unwrap();
-}
-
-#[test]
-fn an_address_that_is_taken_in_a_later_flush_of_an_object_is_its_own() {
-    let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
-    let mut module = MergingModule::with_options(testkit::modules::object(), options);
-    define_all(&mut module, &(plus("local", "a", 5) + &plus("local", "b", 5)));
-    define_all(&mut module, &plus("local", "c", 5));
-    module.flush().unwrap();
-    define_all(&mut module, &address("export", "address_of_b", "b"));
-    let product = module.finish().unwrap();
-    let [a, b, c] = ["a", "b", "c"].map(|name| testkit::modules::place(&product, name));
-    assert_ne!(a, b);
-    assert_eq!(a, c);
 }
 
 #[test]
@@ -401,10 +342,10 @@ fn linkage_that_widens_before_the_flush_counts() {
     assert_ne!(testkit::modules::place(&product, "a"), testkit::modules::place(&product, "b"));
 
     // A preemptible function must not be the body of the other one.
-    let mut module = merging_jit();
+    let mut module = MergingModule::with_options(object(), options);
     define_all(&mut module, &(plus("local", "a", 1) + &plus("local", "b", 1)));
     declare(&mut module, "a", Linkage::Preemptible, I64);
-    module.finalize_definitions().unwrap();
+    module.flush().unwrap();
     assert_eq!(module.body_of(id(&module, "a")), id(&module, "b"));
 }
 
@@ -419,19 +360,28 @@ fn linkage_that_widens_after_the_flush_leads_to_the_body() {
 }
 
 #[test]
-fn linkage_that_widens_after_the_flush_of_an_object_keeps_addresses_apart() {
-    for options in [ModuleOptions::default(), insignificant()] {
-        let options = ModuleOptions { back_end: BackEnd::Object, ..options };
-        let mut module = MergingModule::with_options(testkit::modules::object(), options);
-        define_all(&mut module, &(plus("local", "a", 1) + &plus("local", "b", 1)));
-        module.flush().unwrap();
-        declare(&mut module, "b", Linkage::Export, I64);
-        let product = module.finish().unwrap();
-        let together =
-            testkit::modules::place(&product, "a") == testkit::modules::place(&product, "b");
-        let significant = options.functions == cranelift_mergefunc::Addresses::Significant;
-        assert_eq!(together, !significant);
+fn an_object_is_planned_once() {
+    let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
+    let mut module = MergingModule::with_options(object(), options);
+    define_all(&mut module, &(plus("local", "a", 1) + &plus("hidden", "b", 1)));
+    // Nothing to plan yet.
+    MergingModule::with_options(object(), options).flush().unwrap();
+    module.flush().unwrap();
+    let declared = |module: &mut MergingModule<_>, name: &str, linkage: Linkage| {
+        let declared = module.declare_function(name, linkage, &signature(I64));
+        declared.map_err(|error| error.to_string())
+    };
+    for (name, linkage) in [("a", Linkage::Hidden), ("b", Linkage::Export)] {
+        let error = declared(&mut module, name, linkage).expect_err("it would be seen by others");
+        assert!(error.contains(&format!("{name} cannot become more visible")), "{error}");
     }
+    for (name, linkage) in [("a", Linkage::Import), ("b", Linkage::Hidden), ("c", Linkage::Import)]
+    {
+        declared(&mut module, name, linkage).expect("nothing that the plan relied on");
+    }
+    declare(&mut module, "d", Linkage::Export, I64);
+    let error = define(&mut module, &plus("export", "d", 1)).map(drop).expect_err("it is planned");
+    assert!(error.to_string().contains("the object is planned already"), "{error}");
 }
 
 #[test]
@@ -485,25 +435,4 @@ fn a_definition_that_was_refused_leaves_the_others() {
     define_all(&mut module, &plus("local", "b", 1));
     module.finalize_definitions().unwrap();
     assert_eq!(module.stats().compiled, 1);
-}
-
-#[test]
-fn an_alias_gets_an_address_of_its_own_when_it_is_taken_later() {
-    // `g` is externally called, so it must keep its symbol. Its address is not taken when it merges, so it becomes
-    // an alias of `a`. A later table takes the addresses of both, which were once equal.
-    let options = ModuleOptions { back_end: BackEnd::Object, ..ModuleOptions::default() };
-    let mut module = MergingModule::with_options(object(), options);
-    let g = declare(&mut module, "g", Linkage::Local, I64);
-    module.attributes(g).externally_called = true;
-    define_all(&mut module, &plus("local", "a", 5));
-    module.flush().unwrap();
-    define_all(&mut module, &plus("local", "g", 5));
-    module.flush().unwrap();
-    let became = module.outcome(id(&module, "g")).map(|(became, _)| became.name());
-    assert_eq!((became, module.stats().aliases), (Some("alias"), 1));
-    table(&mut module, "t", &["a", "g"]);
-    module.flush().unwrap();
-    assert_eq!((module.stats().aliases, module.stats().thunks), (0, 1));
-    let product = module.finish().unwrap();
-    assert_ne!(place(&product, "a"), place(&product, "g"));
 }

@@ -125,7 +125,6 @@ fn aliases_are_placed_in_the_object_of_a_module_deeper_inside() {
     let options = ModuleOptions { back_end: BackEnd::Object, ..insignificant() };
     let mut module = MergingModule::with_options(UnwindModule::new(object()), options);
     define_all(&mut module, &all_linkages());
-    module.flush().unwrap();
     define_all(&mut module, &(plus("export", "late", 5) + &plus("export", "other", 6)));
     let (wrapper, aliases) = module.into_inner().unwrap();
     assert!(aliases.functions().iter().any(|(alias, _)| *alias == id(&wrapper, "late")));
@@ -253,7 +252,7 @@ fn aliases_exist_exactly_where_functions_became_aliases() {
 
 #[test]
 fn counters_of_the_pass_are_those_of_the_last_flush() {
-    let mut module = MergingModule::with_options(object(), insignificant());
+    let mut module = MergingModule::with_options(testkit::modules::jit(), insignificant());
     define_all(&mut module, &(plus("export", "a", 1) + &plus("export", "b", 2)));
     module.flush().unwrap();
     assert_eq!(module.pass_stats().add_functions, 2);

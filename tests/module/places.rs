@@ -2,11 +2,10 @@
 
 #![allow(unsafe_code, reason = "addresses are read from compiled code")]
 
-use crate::linked::{linked, prints, same_output};
+use crate::linked::{linked, same_output};
 use cranelift_codegen::binemit::Reloc;
 use cranelift_mergefunc::{Addresses, BackEnd, Disposition, MergingModule, ModuleOptions, Similar};
 use cranelift_module::{Linkage, Module, ModuleReloc};
-use cranelift_object::ObjectModule;
 use testkit::modules::*;
 
 /// Code that is given as bytes takes the addresses of functions that an earlier flush eliminated. Addresses of
@@ -59,42 +58,50 @@ block0(v0: i64, v100: i64, v101: i64, v102: i64, v103: i64, v104: i64):
 }
 
 /// On such functions, a thunk that passes extra arguments is a function that calls. It once had only the default
-/// alignment. Checked for thunks of this flush and for late thunks of functions that were eliminated.
+/// alignment.
 #[test]
 fn thunks_that_call_have_the_requested_alignment() {
-    for late in [false, true] {
-        let mut module = MergingModule::with_options(object(), for_size(BackEnd::Object));
-        let linkage = if late { "local" } else { "export" };
-        for (at, name) in ["a", "b", "c"].into_iter().enumerate() {
-            define_all(&mut module, &takes_six(linkage, name, at as i64));
-            // Code or data of another size precedes each of them.
-            let before = format!("before_{name}");
-            define_all(&mut module, &plus("export", &before, at as i64));
-            let before = id(&module, &before);
-            module.attributes(before).no_merge = true;
-            let function = id(&module, name);
-            module.attributes(function).alignment = 256;
-        }
-        module.flush().unwrap();
-        let outcome = |module: &MergingModule<_>, name: &str| {
-            module.outcome(id(module, name)).map(|(outcome, _)| outcome).unwrap()
-        };
-        assert_eq!(module.stats().new_bodies, 1);
-        if late {
-            assert!(matches!(outcome(&module, "b"), Disposition::Redirect { .. }));
-            for name in ["a", "b", "c"] {
-                let takes = address("export", &format!("takes_{name}"), name);
-                let own = "(i64, i64, i64, i64, i64, i64) -> i64";
-                define_all(&mut module, &takes.replace("(i64) -> i64", own));
-            }
-            module.flush().unwrap();
-        }
-        assert!(matches!(outcome(&module, "b"), Disposition::Thunk { .. }));
-        let product = module.finish().unwrap();
-        for name in ["a", "b", "c"] {
-            assert_eq!(place(&product, name).1 % 256, 0, "{name}, late: {late}");
-        }
+    let mut module = MergingModule::with_options(object(), for_size(BackEnd::Object));
+    for (at, name) in ["a", "b", "c"].into_iter().enumerate() {
+        define_all(&mut module, &takes_six("export", name, at as i64));
+        // Code or data of another size precedes each of them.
+        let before = format!("before_{name}");
+        define_all(&mut module, &plus("export", &before, at as i64));
+        let before = id(&module, &before);
+        module.attributes(before).no_merge = true;
+        let function = id(&module, name);
+        module.attributes(function).alignment = 256;
     }
+    module.flush().unwrap();
+    assert_eq!(module.stats().new_bodies, 1);
+    let (outcome, _) = module.outcome(id(&module, "b")).unwrap();
+    assert!(matches!(outcome, Disposition::Thunk { .. }));
+    let product = module.finish().unwrap();
+    for name in ["a", "b", "c"] {
+        assert_eq!(place(&product, name).1 % 256, 0, "{name}");
+    }
+}
+
+/// Bytes that were defined before hold the address of `x`; `y`, which is defined with `x` and whose address is taken, must
+/// have another address.
+#[test]
+fn an_address_in_earlier_bytes_is_not_shared() {
+    let mut module = merging_jit();
+    let later = plus("local", "x", 5) + &plus("local", "y", 5);
+    declare_all(&mut module, &later);
+    let t = declare(&mut module, "t", Linkage::Export, "() -> i64 system_v");
+    let kind = cranelift_codegen::binemit::Reloc::Abs8;
+    let reloc = ModuleReloc { offset: 8, kind, name: id(&module, "x").into(), addend: 0 };
+    module.define_function_bytes(t, 8, &[0xc3; 16], &[reloc]).unwrap();
+    module.flush().unwrap();
+    define_all(&mut module, &later);
+    define_all(&mut module, &address("export", "u", "y"));
+    module.finalize_definitions().unwrap();
+    let held = module.get_finalized_function(t).wrapping_add(8).cast::<i64>();
+    // SAFETY: the relocation is there.
+    let held = unsafe { held.read_unaligned() };
+    assert_eq!(held, module.get_finalized_function(id(&module, "x")) as i64);
+    assert_ne!(held, call(&module, "u", 0));
 }
 
 /// A function that refers to an aligned object was once merged into a function that refers to an equal object
@@ -136,85 +143,47 @@ fn an_object_that_replaces_an_equal_one_has_its_alignment() {
 /// which has the alignment of both.
 #[test]
 fn later_users_of_an_eliminated_object_use_its_representative() {
-    for back_end in [BackEnd::Jit, BackEnd::Object] {
-        let options = ModuleOptions { back_end, ..insignificant() };
-        let define = |module: &mut dyn Module, flush: usize| match flush {
-            0 => {
-                for name in ["d", "e", "f"] {
-                    let data = module.declare_data(name, Linkage::Local, false, false).unwrap();
-                    let mut description = bytes(module, &[1, 2, 3, 4, 5, 6, 7, 8], &[]);
-                    if name == "e" {
-                        description.set_align(256);
-                    }
-                    module.define_data(data, &description).unwrap();
+    let options = ModuleOptions { back_end: BackEnd::Jit, ..insignificant() };
+    let define = |module: &mut dyn Module, flush: usize| match flush {
+        0 => {
+            for name in ["d", "e", "f"] {
+                let data = module.declare_data(name, Linkage::Local, false, false).unwrap();
+                let mut description = bytes(module, &[1, 2, 3, 4, 5, 6, 7, 8], &[]);
+                if name == "e" {
+                    description.set_align(256);
                 }
+                module.define_data(data, &description).unwrap();
             }
-            1 => {
-                // Through tables as well.
-                table(module, "t1", &["d"]);
-                table(module, "t2", &["e"]);
-                define_all(module, &(address_of_symbol("u", "e") + &address_of_symbol("v", "f")));
-                define_all(module, &(address_of_symbol("w", "t1") + &address_of_symbol("x", "t2")));
-            }
-            _ => define_all(module, &address_of_symbol("y", "d")),
-        };
-        if back_end == BackEnd::Jit {
-            let mut module = MergingModule::with_options(jit(), options);
-            for flush in 0..3 {
-                define(&mut module, flush);
-                module.finalize_definitions().unwrap();
-            }
-            // Two of the objects, and a table.
-            assert_eq!(module.stats().merged_data_objects, 3);
-            let place = call(&module, "u", 0);
-            assert_eq!(place % 256, 0);
-            assert_eq!(["v", "y"].map(|name| call(&module, name, 0)), [place; 2]);
-            let tables = ["w", "x"].map(|name| call(&module, name, 0) as *const i64);
-            // SAFETY: each is the address of a pointer.
-            assert_eq!(tables.map(|table| unsafe { table.read() }), [place; 2]);
-            for name in ["v", "y"] {
-                assert_eq!(module.body_of(id(&module, name)), id(&module, "u"), "{name}");
-            }
-            continue;
         }
-        let main = "#include <stdio.h>\nlong *u(void), *v(void), **w(void), **x(void), *y(void);
-            int main(void) {
-                printf(\"%lx %lx %lx %lx %lx\\n\", *u(), *v(), **w(), **x(), *y());
-                return (long)u() % 256;
-            }";
-        same_output("in three flushes", options, linked, main, |module, _| {
-            for flush in 0..3 {
-                define(module, flush);
-                module.flush().unwrap();
-            }
-        });
+        1 => {
+            // Through tables as well.
+            table(module, "t1", &["d"]);
+            table(module, "t2", &["e"]);
+            define_all(module, &(address_of_symbol("u", "e") + &address_of_symbol("v", "f")));
+            define_all(module, &(address_of_symbol("w", "t1") + &address_of_symbol("x", "t2")));
+        }
+        _ => define_all(module, &address_of_symbol("y", "d")),
+    };
+    let mut module = MergingModule::with_options(jit(), options);
+    for flush in 0..3 {
+        define(&mut module, flush);
+        module.finalize_definitions().unwrap();
+    }
+    // Two of the objects, and a table.
+    assert_eq!(module.stats().merged_data_objects, 3);
+    let place = call(&module, "u", 0);
+    assert_eq!(place % 256, 0);
+    assert_eq!(["v", "y"].map(|name| call(&module, name, 0)), [place; 2]);
+    let tables = ["w", "x"].map(|name| call(&module, name, 0) as *const i64);
+    // SAFETY: each is the address of a pointer.
+    assert_eq!(tables.map(|table| unsafe { table.read() }), [place; 2]);
+    for name in ["v", "y"] {
+        assert_eq!(module.body_of(id(&module, name)), id(&module, "u"), "{name}");
     }
 }
 
-/// Defines two local functions that share a body with an extra argument, and a caller of one of them; after a
-/// flush, both are eliminated.
-fn share_a_body(module: &mut MergingModule<ObjectModule>, merges: bool, flushed: bool) {
-    define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", 2)));
-    define_all(module, &calls("export", "d", "a"));
-    if flushed {
-        module.flush().unwrap();
-        assert_eq!(module.stats().redirects, if merges { 2 } else { 0 });
-    }
-}
-
-/// An eliminated function is declared as exported after the flush, and its body takes an extra argument. Its symbol
-/// was once at the place of the body.
-#[test]
-fn a_function_exported_later_is_not_the_body_with_extra_arguments() {
-    let main = prints(&["b", "d"]);
-    same_output("exported later", for_size(BackEnd::Object), linked, &main, |module, merges| {
-        share_a_body(module, merges, true);
-        declare(module, "b", Linkage::Export, I64);
-    });
-}
-
-/// Code that is given as bytes takes the address of a function that an earlier flush eliminated, and whose body
-/// takes an extra argument. It once received the address of the body.
+/// Code that is given as bytes takes the address of a function whose body takes an extra argument. It once received the
+/// address of the body.
 #[test]
 fn an_address_in_bytes_is_not_that_of_the_body_with_extra_arguments() {
     if cfg!(not(target_arch = "x86_64")) {
@@ -222,20 +191,18 @@ fn an_address_in_bytes_is_not_that_of_the_body_with_extra_arguments() {
     }
     let main = "#include <stdio.h>\nlong (*t(void))(long), d(long);
         int main(void) { printf(\"%ld %ld\\n\", t()(7), d(7)); }";
-    for flushed in [false, true] {
-        let case = format!("flushed: {flushed}");
-        same_output(case, for_size(BackEnd::Object), linked, main, |module, merges| {
-            share_a_body(module, merges, flushed);
-            // lea rax, [rip + b]; ret
-            let t = declare(module, "t", Linkage::Export, "() -> i64 system_v");
-            let reloc = ModuleReloc {
-                offset: 3,
-                kind: Reloc::X86PCRel4,
-                name: id(module, "b").into(),
-                addend: -4,
-            };
-            let code = [0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xc3];
-            module.define_function_bytes(t, 16, &code, &[reloc]).unwrap();
-        });
-    }
+    same_output("bytes", for_size(BackEnd::Object), linked, main, |module, _| {
+        define_all(module, &(mixes("local", "a", 1) + &mixes("local", "b", 2)));
+        define_all(module, &calls("export", "d", "a"));
+        // lea rax, [rip + b]; ret
+        let t = declare(module, "t", Linkage::Export, "() -> i64 system_v");
+        let reloc = ModuleReloc {
+            offset: 3,
+            kind: Reloc::X86PCRel4,
+            name: id(module, "b").into(),
+            addend: -4,
+        };
+        let code = [0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xc3];
+        module.define_function_bytes(t, 16, &code, &[reloc]).unwrap();
+    });
 }

@@ -44,41 +44,13 @@ fn similar_functions_of_a_jit_can_be_called_and_are_called_later() {
     assert_eq!(map.by_name("b").unwrap().arguments.len(), 1);
 }
 
-/// The functions are eliminated when a later caller comes, which must pass the extra argument, and a function that
-/// takes an address.
+/// A call with a mismatched signature goes to a thunk and passes no extra argument.
 #[test]
-fn later_callers_in_an_object_pass_the_extra_argument() {
-    let options = for_size(BackEnd::Object);
-    let mut module = MergingModule::with_options(object(), options);
-    let first = mixes("local", "a", 1) + &mixes("local", "b", 2) + &calls("export", "d", "a");
-    declare_all(&mut module, &first);
-    define_all(&mut module, &first);
-    module.flush().unwrap();
-    let eliminated = |module: &MergingModule<_>, name| {
-        let (disposition, _) = module.outcome(id(module, name)).unwrap();
-        matches!(disposition, Disposition::Redirect { .. })
-    };
-    assert!(eliminated(&module, "a") && eliminated(&module, "b"));
-    let later = calls("export", "e", "b") + &address("export", "f", "b");
-    declare_all(&mut module, &later);
-    define_all(&mut module, &later);
-    module.flush().unwrap();
-    // The address is that of the function, not of the body with the extra argument.
-    assert!(eliminated(&module, "a") && !eliminated(&module, "b"));
-    module.finish().unwrap().emit().unwrap();
-}
-
-/// The functions are eliminated when callers come that call one of them with a mismatched signature. Such a call
-/// goes to a thunk and passes no extra argument.
-#[test]
-fn later_calls_with_a_mismatched_signature_go_to_a_thunk() {
+fn calls_with_a_mismatched_signature_go_to_a_thunk() {
     let options = for_size(BackEnd::Object);
     let mut module = MergingModule::with_options(object(), options);
     let first = mixes("local", "a", 1) + &mixes("local", "b", 2);
     define_all(&mut module, &first);
-    module.flush().unwrap();
-    let became = |module: &MergingModule<_>, name| module.outcome(id(module, name)).unwrap().0;
-    assert!(matches!(became(&module, "b"), Disposition::Redirect { .. }));
     let calls = |name: &str, callee: &str, own: &str, passed: &str| {
         calls("export", name, callee)
             .replace(&format!("%{callee}(i64)"), &format!("%{callee}({own})"))
@@ -87,6 +59,7 @@ fn later_calls_with_a_mismatched_signature_go_to_a_thunk() {
     define_all(&mut module, &calls("right", "a", "i64", "v0"));
     define_all(&mut module, &calls("wrong", "b", "i64, i64", "v0, v0"));
     module.flush().unwrap();
+    let became = |module: &MergingModule<_>, name| module.outcome(id(module, name)).unwrap().0;
     assert!(matches!(became(&module, "a"), Disposition::Redirect { .. }));
     assert!(matches!(became(&module, "b"), Disposition::Thunk { .. }));
     module.finish().unwrap().emit().unwrap();
@@ -135,25 +108,6 @@ fn thunks_pass_addresses_of_later_functions() {
     for name in ["f", "g"] {
         assert_eq!(call(&module, name, 7), call(&plain, name, 7), "{name}");
     }
-}
-
-/// The same without thunks: the callers come last, when the functions that they call are eliminated already.
-#[test]
-fn callers_that_come_last_pass_addresses_of_earlier_functions() {
-    let options = for_size(BackEnd::Object);
-    let mut module = MergingModule::with_options(object(), options);
-    let between = mixes_call("local", "f", "a") + &mixes_call("local", "g", "b");
-    let callees = mixes("local", "a", 5) + &mixes("local", "b", 6);
-    let last = calls("export", "d", "f");
-    declare_all(&mut module, &(between.clone() + &callees + &last));
-    for functions in [between, callees, last] {
-        define_all(&mut module, &functions);
-        module.flush().unwrap();
-    }
-    assert_eq!(module.stats().new_bodies, 2);
-    let (disposition, _) = module.outcome(id(&module, "a")).unwrap();
-    assert!(matches!(disposition, Disposition::Thunk { .. }), "{disposition:?}");
-    module.finish().unwrap().emit().unwrap();
 }
 
 /// A caller of one of two pairs of functions, with a constant of its own.

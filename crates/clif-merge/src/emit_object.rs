@@ -184,7 +184,7 @@ fn merged(
     let Prepared { ids, functions, data, definitions } = prepared;
     let start = Start::now();
     define(unit, &mut module, definitions, false)?;
-    let flushed = contain(|| module.flush_last()).map_err(|panic| of_panic(unit, isa, panic))?;
+    let flushed = contain(|| module.flush()).map_err(|panic| of_panic(unit, isa, panic))?;
     flushed.map_err(|error| {
         let failed = module.failed();
         let at = functions.iter().position(|&id| Some(id) == failed);

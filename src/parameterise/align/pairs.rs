@@ -11,7 +11,7 @@ use super::outline::{Outline, in_common};
 use super::sketch::{self, Counts, Sketch};
 use crate::apply::not_redirected;
 use crate::canon::{Context, Encoding, Scratch};
-use crate::extra_argument::CallTarget;
+use crate::extra_argument::Substitute;
 use crate::options::Options;
 use crate::parameterise::context;
 use crate::parameterise::cost::{self, Effort, Share};
@@ -208,7 +208,7 @@ impl ResolveSymbol for CalledSymbols<'_> {
 
     fn redirect(&self, symbol: &UserExternalName) -> Redirected {
         let to = self.0.call_symbol(symbol);
-        let call = || CallTarget { symbol: to.clone(), arguments: Arc::default() };
+        let call = || Substitute { symbol: to.clone(), arguments: Arc::default() };
         Redirected { call: (to != symbol).then(call), address: None }
     }
 }

@@ -21,22 +21,15 @@ const BYTES: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 fn a_table_that_replaces_another_one_points_to_no_interposed_function() {
     // The table has one entry.
     let main = with_own_function(&["d"], "f").replace("d(7)", "d(0)");
-    for remember in [false, true] {
-        for flushed in [false, true] {
-            let options = ModuleOptions { remember, ..insignificant() };
-            compare(format_args!("flushed: {flushed}"), options, &main, |module, merges| {
-                define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
-                pin(module, &["f", "g"]);
-                table(module, "t1", &["f"]);
-                table(module, "t2", &["g"]);
-                define_all(module, &through("export", "d", "t2"));
-                if flushed {
-                    module.flush().unwrap();
-                    assert_eq!(module.stats().merged_data_objects, usize::from(merges));
-                }
-            });
-        }
-    }
+    compare("tables", insignificant(), &main, |module, merges| {
+        define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
+        pin(module, &["f", "g"]);
+        table(module, "t1", &["f"]);
+        table(module, "t2", &["g"]);
+        define_all(module, &through("export", "d", "t2"));
+        module.flush().unwrap();
+        assert_eq!(module.stats().merged_data_objects, usize::from(merges));
+    });
 }
 
 /// A function that combines the value of `symbol` with its argument and a constant.
@@ -59,35 +52,26 @@ fn merged_code_reads_no_interposed_object() {
         ("preemptible", 1, significant()),
         ("export", 2, for_size(BackEnd::Object)),
     ] {
-        for remember in [false, true] {
-            for (pinned, flushed) in [(false, false), (true, false), (true, true)] {
-                let options = ModuleOptions { remember, data: Addresses::Insignificant, ..options };
-                let case = format!("{linkage}, {other}, pinned: {pinned}, flushed: {flushed}");
-                compare(&case, options, main, |module, merges| {
-                    for (name, linkage) in [("t1", Linkage::Export), ("t2", Linkage::Local)] {
-                        let data = module.declare_data(name, linkage, false, false).unwrap();
-                        module.data_attributes(data).pinned = pinned;
-                        constant(module, name, linkage, &BYTES);
-                    }
-                    let data =
-                        module.declare_data("own_data", Linkage::Local, true, false).unwrap();
-                    let description = bytes(module, &BYTES, &[]);
-                    module.define_data(data, &description).unwrap();
-                    if flushed {
-                        module.flush().unwrap();
-                    }
-                    define_all(module, &mixes_data(linkage, "d", other, "t1"));
-                    define_all(module, &mixes_data(linkage, "e", 1, "t2"));
-                    define_all(module, &mixes_data("export", "own", 1, "own_data"));
-                    let own = id(module, "own");
-                    module.attributes(own).no_merge = true;
-                    module.flush().unwrap();
-                    let merged = module.stats().merged();
-                    // A parameterised body is passed either address.
-                    let merges = merges && (remember || !flushed || other == 2);
-                    assert_eq!(merged > 0, merges, "{case}");
-                });
-            }
+        for pinned in [false, true] {
+            let options = ModuleOptions { data: Addresses::Insignificant, ..options };
+            let case = format!("{linkage}, {other}, pinned: {pinned}");
+            compare(&case, options, main, |module, merges| {
+                for (name, linkage) in [("t1", Linkage::Export), ("t2", Linkage::Local)] {
+                    let data = module.declare_data(name, linkage, false, false).unwrap();
+                    module.data_attributes(data).pinned = pinned;
+                    constant(module, name, linkage, &BYTES);
+                }
+                let data = module.declare_data("own_data", Linkage::Local, true, false).unwrap();
+                let description = bytes(module, &BYTES, &[]);
+                module.define_data(data, &description).unwrap();
+                define_all(module, &mixes_data(linkage, "d", other, "t1"));
+                define_all(module, &mixes_data(linkage, "e", 1, "t2"));
+                define_all(module, &mixes_data("export", "own", 1, "own_data"));
+                let own = id(module, "own");
+                module.attributes(own).no_merge = true;
+                module.flush().unwrap();
+                assert_eq!(module.stats().merged() > 0, merges, "{case}");
+            });
         }
     }
 }
@@ -98,7 +82,7 @@ fn merged_code_reads_no_interposed_object() {
 fn an_exported_object_is_referred_to_by_its_symbol() {
     let main = "#include <stdio.h>\nlong *a(long), *b(long); long t2 = 7, t1 = 8;
         int main(void) { printf(\"%d %d\\n\", a(0) == &t2, b(0) == &t1); }";
-    let options = ModuleOptions { remember: false, ..insignificant() };
+    let options = insignificant();
     for pointed in [false, true] {
         compare(format_args!("pointed to: {pointed}"), options, main, |module, merges| {
             for name in ["t1", "t2"] {
@@ -125,25 +109,19 @@ fn an_exported_object_is_referred_to_by_its_symbol() {
     }
 }
 
-/// An object into which others were merged is exported from the beginning or declared as exported later, and
+/// An object into which others are merged is exported from the beginning or declared as exported after its definition, and
 /// functions merge because their tables are equal.
 #[test]
 fn exported_data_is_interposed_for_its_own_users_only() {
     // Not `e`, which refers to `t`: without merging, it reads the interposed one.
     let main = with_own_data(&["d", "e2"], "t");
-    for (at_first, flushed) in
-        [(Linkage::Local, true), (Linkage::Export, true), (Linkage::Export, false)]
-    {
-        let case = format!("{at_first:?}, {flushed}");
-        compare(case, insignificant(), &main, |module, _| {
+    for at_first in [Linkage::Local, Linkage::Export] {
+        compare(format_args!("{at_first:?}"), insignificant(), &main, |module, _| {
             for (name, linkage) in [("t", at_first), ("u", Linkage::Local)] {
                 constant(module, name, linkage, &BYTES);
             }
             define_all(module, &reads_symbol("d", "u"));
-            if flushed {
-                module.flush().unwrap();
-                module.declare_data("t", Linkage::Export, false, false).unwrap();
-            }
+            module.declare_data("t", Linkage::Export, false, false).unwrap();
             define_all(module, &(reads_symbol("e", "t") + &reads_symbol("e2", "u")));
         });
     }
@@ -161,20 +139,15 @@ fn data_passed_in_place_of_an_equal_object_is_not_interposed() {
     for (other, own) in [("t", "e"), ("u", "d")] {
         // Not the function that refers to the interposed object: without merging, it reads that of the program.
         let main = with_own_data(&[own, "c"], other);
-        for flushed in [false, true] {
-            let options = ModuleOptions { aliases: false, ..for_size(BackEnd::Object) };
-            compare(format_args!("{other}, {flushed}"), options, &main, |module, merges| {
-                constant(module, "t", Linkage::Export, &BYTES);
-                constant(module, "u", Linkage::Export, &BYTES);
-                constant(module, "w", Linkage::Local, &[1, 2, 3, 4, 5, 6, 7, 9]);
-                if flushed {
-                    module.flush().unwrap();
-                }
-                define_all(module, &(reads("d", "t") + &reads("e", "u") + &reads("c", "w")));
-                module.flush().unwrap();
-                let bodies = ["c", own].map(|name| module.body_of(id(module, name)));
-                assert_eq!(bodies[0] == bodies[1], merges, "nothing is shown");
-            });
-        }
+        let options = ModuleOptions { aliases: false, ..for_size(BackEnd::Object) };
+        compare(other, options, &main, |module, merges| {
+            constant(module, "t", Linkage::Export, &BYTES);
+            constant(module, "u", Linkage::Export, &BYTES);
+            constant(module, "w", Linkage::Local, &[1, 2, 3, 4, 5, 6, 7, 9]);
+            define_all(module, &(reads("d", "t") + &reads("e", "u") + &reads("c", "w")));
+            module.flush().unwrap();
+            let bodies = ["c", own].map(|name| module.body_of(id(module, name)));
+            assert_eq!(bodies[0] == bodies[1], merges, "nothing is shown");
+        });
     }
 }

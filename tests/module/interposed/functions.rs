@@ -4,46 +4,18 @@
 use super::{became, compare, pin, significant, with_own_function};
 use crate::linked::{interposed, same_output};
 use cranelift_mergefunc::{BackEnd, Disposition, MergingModule, ModuleOptions};
-use cranelift_module::{FuncOrDataId, Linkage, Module};
+use cranelift_module::{Linkage, Module};
 use testkit::modules::*;
 
 /// A thunk once jumped to the exported symbol of its target, which can be interposed.
 #[test]
 fn a_thunk_does_not_run_the_function_that_interposes_its_target() {
     let main = with_own_function(&["g"], "f");
-    for flushes in [0, 1, 2] {
-        compare(format_args!("{flushes} flushes"), significant(), &main, |module, merges| {
-            define_all(module, &plus("export", "f", 5));
-            if flushes == 2 {
-                module.flush().unwrap();
-            }
-            define_all(module, &plus("export", "g", 5));
-            if flushes > 0 {
-                module.flush().unwrap();
-                let thunk = matches!(became(module, "g"), Disposition::Thunk { .. });
-                assert_eq!(thunk, merges);
-            }
-        });
-    }
-}
-
-/// The same with late thunks.
-#[test]
-fn a_late_thunk_does_not_run_the_function_that_interposes_its_target() {
-    let main = "#include <stdio.h>\nlong (*a(void))(long); long f(long x) { return 4242; }
-        int main(void) { printf(\"%ld\\n\", a()(7)); }";
-    for by_export in [false, true] {
-        compare(format_args!("by export: {by_export}"), significant(), main, |module, merges| {
-            define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
-            module.flush().unwrap();
-            assert_eq!(matches!(became(module, "g"), Disposition::Redirect { .. }), merges);
-            if by_export {
-                // In the end `g` has code at its symbol, and the table is defined before that.
-                declare(module, "g", Linkage::Export, I64);
-            }
-            define_all(module, &address("export", "a", "g"));
-        });
-    }
+    compare("a thunk", significant(), &main, |module, merges| {
+        define_all(module, &(plus("export", "f", 5) + &plus("export", "g", 5)));
+        module.flush().unwrap();
+        assert_eq!(matches!(became(module, "g"), Disposition::Thunk { .. }), merges);
+    });
 }
 
 /// A body that replaces two functions calls an exported function; one of the two calls an equal local function.
@@ -51,54 +23,41 @@ fn a_late_thunk_does_not_run_the_function_that_interposes_its_target() {
 #[test]
 fn a_body_that_replaces_others_calls_no_interposed_function() {
     let main = with_own_function(&["e"], "f");
-    for remember in [false, true] {
-        for (before, flushed) in [(false, false), (false, true), (true, false), (true, true)] {
-            let options = ModuleOptions { remember, ..insignificant() };
-            let case = format!("flushed before: {before}, flushed: {flushed}");
-            compare(case, options, &main, |module, merges| {
-                define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
-                pin(module, &["f", "g"]);
-                if before {
-                    module.flush().unwrap();
-                }
-                define_all(module, &(calls("export", "d", "f") + &calls("export", "e", "g")));
-                if flushed {
-                    module.flush().unwrap();
-                    let merges = merges && (remember || !before);
-                    assert_eq!(module.body_of(id(module, "e")) == id(module, "d"), merges);
-                }
-            });
-        }
-    }
+    compare("callers of equal functions", insignificant(), &main, |module, merges| {
+        define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
+        pin(module, &["f", "g"]);
+        define_all(module, &(calls("export", "d", "f") + &calls("export", "e", "g")));
+        module.flush().unwrap();
+        assert_eq!(module.body_of(id(module, "e")) == id(module, "d"), merges);
+    });
 }
 
-/// A local function into which others were merged is declared as exported later. The others once ran the function
+/// A function into which others are merged is declared as exported after its definition. The others once ran the function
 /// that interposed it.
 #[test]
 fn a_function_exported_later_is_interposed_for_its_own_callers_only() {
     let main = with_own_function(&["d"], "f");
     for linkage in ["local", "hidden"] {
-        compare(linkage, insignificant(), &main, |module, _| {
+        compare(linkage, insignificant(), &main, |module, merges| {
             define_all(module, &(plus(linkage, "f", 5) + &plus("local", "g", 5)));
             define_all(module, &calls("export", "d", "g"));
-            module.flush().unwrap();
             declare(module, "f", Linkage::Export, I64);
+            module.flush().unwrap();
+            assert_eq!(module.body_of(id(module, "g")) == id(module, "f"), merges);
         });
     }
 }
 
-/// A flushed function may later replace a function that calls an equal local function. It once called the exported
-/// function by its symbol, and so the one that interposed it.
+/// A function that calls an exported function replaces a function that calls an equal local function, through callers of
+/// callers. It once called the exported function by its symbol, and so the one that interposed it.
 #[test]
-fn a_body_that_replaces_later_functions_calls_no_interposed_function() {
+fn a_body_that_replaces_callers_of_equal_functions_calls_no_interposed_function() {
     let main = with_own_function(&["d"], "e");
     let first = plus("export", "e", 5) + &calls("local", "c", "e") + &calls("export", "x", "c");
     let later = plus("local", "g", 5) + &calls("local", "h", "g") + &calls("export", "d", "h");
     for options in [significant(), insignificant()] {
-        let printed = compare("in two flushes", options, &main, |module, merges| {
-            define_all(module, &first);
-            module.flush().unwrap();
-            define_all(module, &later);
+        let printed = compare("callers of callers", options, &main, |module, merges| {
+            define_all(module, &(first.clone() + &later));
             if merges {
                 module.flush().unwrap();
                 assert_eq!(module.body_of(id(module, "h")), id(module, "c"));
@@ -114,7 +73,7 @@ fn a_body_that_replaces_later_functions_calls_no_interposed_function() {
 fn a_body_that_replaces_several_functions_refers_to_no_interposed_one() {
     for by_address in [false, true] {
         let user = if by_address { calls_address } else { calls };
-        for (flushed, aliases) in [(false, false), (false, true), (true, false), (true, true)] {
+        for aliases in [false, true] {
             for (first, second, other, own) in [
                 ("f", "g", "f", "e"),
                 ("f", "g", "g", "d"),
@@ -126,23 +85,21 @@ fn a_body_that_replaces_several_functions_refers_to_no_interposed_one() {
                     + &user("export", "d", first)
                     + &user("export", "e", second);
                 let main = with_own_function(&[own], other);
-                let case = format!("{own}, {other}, by address: {by_address}, flushed: {flushed}");
+                let case = format!("{own}, {other}, by address: {by_address}");
                 let options = ModuleOptions { aliases, ..insignificant() };
                 compare(case, options, &main, |module, merges| {
                     define_all(module, &program);
-                    if flushed {
-                        module.flush().unwrap();
-                        let merged = module.stats().thunks + module.stats().aliases;
-                        assert_eq!(merged > 0, merges, "nothing is shown");
-                    }
+                    module.flush().unwrap();
+                    let merged = module.stats().thunks + module.stats().aliases;
+                    assert_eq!(merged > 0, merges, "nothing is shown");
                 });
             }
         }
     }
 }
 
-/// Emitted code calls a function by its symbol, because the function was not yet defined. A caller of an equal
-/// function was once merged into that code, and ran the function that interposed the first.
+/// A function is called before its definition comes. A caller of an equal function was once merged into its caller, and ran
+/// the function that interposed the first.
 #[test]
 fn a_function_called_before_its_definition_can_be_interposed() {
     let main = with_own_function(&["e"], "f");
@@ -153,36 +110,23 @@ fn a_function_called_before_its_definition_can_be_interposed() {
             compare(case, for_size(BackEnd::Object), &main, |module, _| {
                 declare(module, "f", Linkage::Local, I64);
                 define_all(module, &user("export", "d", "f"));
-                module.flush().unwrap();
                 define_all(module, &(plus(linkage, "f", 5) + &plus("local", "g", 5)));
                 define_all(module, &user("export", "e", "g"));
-                module.flush().unwrap();
                 declare(module, "f", Linkage::Export, I64);
             });
         }
     }
 }
 
-/// Runs a function of a program that is flushed part by part, with `f` interposed. Functions of `pinned` keep their
-/// bodies.
+/// Runs a function of a program with `f` interposed. Functions of `pinned` keep their bodies.
 #[track_caller]
-fn check_parts(parts: &[String], pinned: &[&str], called: &str) {
+fn check(program: &str, pinned: &[&str], called: &str) {
     let main = with_own_function(&[called], "f");
     for aliases in [true, false] {
-        let case = format!("{} parts, pinned: {pinned:?}", parts.len());
-        compare(case, ModuleOptions { aliases, ..insignificant() }, &main, |module, _| {
-            for (at, part) in parts.iter().enumerate() {
-                declare_all(module, part);
-                for name in pinned {
-                    if let Some(FuncOrDataId::Func(id)) = module.get_name(name) {
-                        module.attributes(id).pinned = true;
-                    }
-                }
-                define_all(module, part);
-                if at + 1 < parts.len() {
-                    module.flush().unwrap();
-                }
-            }
+        let options = ModuleOptions { aliases, ..insignificant() };
+        compare(format_args!("pinned: {pinned:?}"), options, &main, |module, _| {
+            define_all(module, program);
+            pin(module, pinned);
         });
     }
 }
@@ -212,22 +156,22 @@ block2:
         )
     };
     let pair = |a: &str, b: &str| calls_in_turn(a, b) + &calls_in_turn(b, a);
-    check_parts(&[pair("f", "b") + &pair("c", "d")], &["b"], "c");
-    check_parts(&[pair("f", "b"), pair("c", "d")], &["b"], "c");
-    check_parts(&[pair("f", "b") + &pair("c", "d")], &["b", "d"], "c");
+    let pairs = pair("f", "b") + &pair("c", "d");
+    check(&pairs, &["b"], "c");
+    check(&pairs, &["b", "d"], "c");
 }
 
-/// The private copy of preemptible functions once called an exported function by its symbol; a later function,
+/// The private copy of preemptible functions once called an exported function by its symbol; another function,
 /// which calls an equal one, was merged into the copy.
 #[test]
-fn a_private_copy_replaces_later_functions_as_well() {
+fn a_private_copy_of_callers_of_equal_functions_calls_no_interposed_one() {
     for user in [calls, calls_address] {
-        let first = plus("export", "f", 5)
+        let program = plus("export", "f", 5)
             + &user("preemptible", "p", "f")
-            + &user("preemptible", "q", "f");
-        let later = plus("export", "g", 5) + &user("preemptible", "d", "g");
-        check_parts(&[first.clone(), later.clone()], &[], "d");
-        check_parts(&[first + &later], &[], "d");
+            + &user("preemptible", "q", "f")
+            + &plus("export", "g", 5)
+            + &user("preemptible", "d", "g");
+        check(&program, &[], "d");
     }
 }
 
@@ -236,20 +180,17 @@ fn a_private_copy_replaces_later_functions_as_well() {
 #[test]
 fn a_private_copy_calls_no_interposed_function() {
     let main = with_own_function(&["e"], "f");
-    for remember in [false, true] {
-        for pinned in [false, true] {
-            let options = ModuleOptions { remember, ..significant() };
-            compare(format_args!("pinned: {pinned}"), options, &main, |module, merges| {
-                define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
-                if pinned {
-                    pin(module, &["f", "g"]);
-                }
-                let caller = |name: &str, callee: &str| mixes_call("preemptible", name, callee);
-                define_all(module, &(caller("d", "f") + &caller("e", "g")));
-                module.flush().unwrap();
-                assert_eq!(module.stats().new_bodies, usize::from(merges));
-            });
-        }
+    for pinned in [false, true] {
+        compare(format_args!("pinned: {pinned}"), significant(), &main, |module, merges| {
+            define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
+            if pinned {
+                pin(module, &["f", "g"]);
+            }
+            let caller = |name: &str, callee: &str| mixes_call("preemptible", name, callee);
+            define_all(module, &(caller("d", "f") + &caller("e", "g")));
+            module.flush().unwrap();
+            assert_eq!(module.stats().new_bodies, usize::from(merges));
+        });
     }
 }
 
@@ -291,22 +232,14 @@ fn a_returned_address_is_that_of_the_interposing_function() {
     let main = "#include <stdio.h>\nlong f(long), (*t(void))(long); long g(long x) { return 4242; }
         int main(void) { printf(\"%ld %ld\\n\", f(7), t()(7)); }";
     let options = ModuleOptions { back_end: BackEnd::Object, ..insignificant() };
-    for one_by_one in [false, true] {
-        let case = "an address that is returned";
-        let printed = same_output(case, options, interposed, main, |module, merges| {
-            let functions =
-                [plus("export", "f", 5), plus("preemptible", "g", 5), address("export", "t", "g")];
-            for function in functions {
-                define_all(module, &function);
-                if one_by_one {
-                    module.flush().unwrap();
-                }
-            }
-            module.flush().unwrap();
-            assert_eq!(module.body_of(id(module, "g")) == id(module, "f"), merges);
-        });
-        assert!(printed.ends_with(" 4242\n"), "{printed}");
-    }
+    let program =
+        plus("export", "f", 5) + &plus("preemptible", "g", 5) + &address("export", "t", "g");
+    let printed = same_output("returned", options, interposed, main, |module, merges| {
+        define_all(module, &program);
+        module.flush().unwrap();
+        assert_eq!(module.body_of(id(module, "g")) == id(module, "f"), merges);
+    });
+    assert!(printed.ends_with(" 4242\n"), "{printed}");
 }
 
 /// If the code that takes the address of a preemptible function may replace later functions, the address was once
@@ -317,15 +250,10 @@ fn the_address_of_a_preemptible_function_is_that_of_the_interposing_one() {
     let program =
         plus("preemptible", "f", 5) + &plus("hidden", "g", 5) + &calls_address("export", "d", "f");
     let options = ModuleOptions { back_end: BackEnd::Object, ..insignificant() };
-    for flushed in [false, true] {
-        let case = format!("flushed: {flushed}");
-        let printed = same_output(case, options, interposed, &main, |module, merges| {
-            define_all(module, &program);
-            if flushed {
-                module.flush().unwrap();
-                assert_eq!(module.stats().merged() > 0, merges, "nothing is shown");
-            }
-        });
-        assert_eq!(printed, "4242\n");
-    }
+    let printed = same_output("an address", options, interposed, &main, |module, merges| {
+        define_all(module, &program);
+        module.flush().unwrap();
+        assert_eq!(module.stats().merged() > 0, merges, "nothing is shown");
+    });
+    assert_eq!(printed, "4242\n");
 }

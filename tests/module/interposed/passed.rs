@@ -19,27 +19,17 @@ fn mixes_call_with(name: &str, k: i64, callee: &str) -> String {
 #[test]
 fn a_parameterised_body_calls_no_interposed_function() {
     let main = with_own_function(&["e"], "f");
-    for remember in [false, true] {
-        for flushed in [false, true] {
-            for pinned in [false, true] {
-                let options = ModuleOptions { remember, ..for_size(BackEnd::Object) };
-                let case = format!("flushed: {flushed}, pinned: {pinned}");
-                compare(case, options, &main, |module, merges| {
-                    define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
-                    if pinned {
-                        pin(module, &["f", "g"]);
-                    }
-                    define_all(
-                        module,
-                        &(mixes_call_with("d", 1, "f") + &mixes_call_with("e", 2, "g")),
-                    );
-                    if flushed {
-                        module.flush().unwrap();
-                        assert_eq!(module.stats().new_bodies, usize::from(merges));
-                    }
-                });
+    for pinned in [false, true] {
+        let options = for_size(BackEnd::Object);
+        compare(format_args!("pinned: {pinned}"), options, &main, |module, merges| {
+            define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
+            if pinned {
+                pin(module, &["f", "g"]);
             }
-        }
+            define_all(module, &(mixes_call_with("d", 1, "f") + &mixes_call_with("e", 2, "g")));
+            module.flush().unwrap();
+            assert_eq!(module.stats().new_bodies, usize::from(merges));
+        });
     }
 }
 
@@ -48,26 +38,24 @@ fn a_parameterised_body_calls_no_interposed_function() {
 #[test]
 fn a_parameterised_body_of_merged_functions_calls_no_interposed_function() {
     let main = with_own_function(&["e"], "f");
-    for remember in [false, true] {
-        for pinned in [false, true] {
-            let options = ModuleOptions { remember, ..for_size(BackEnd::Object) };
-            compare(format_args!("pinned: {pinned}"), options, &main, |module, merges| {
-                define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
-                if pinned {
-                    pin(module, &["f", "g"]);
-                }
-                define_all(
-                    module,
-                    &(mixes_call_with("c", 1, "f")
-                        + &mixes_call_with("e", 1, "g")
-                        + &mixes_call_with("d", 2, "f")),
-                );
-                module.flush().unwrap();
-                assert_eq!(module.stats().new_bodies, usize::from(merges));
-                let is_one = module.body_of(id(module, "c")) == module.body_of(id(module, "e"));
-                assert_eq!(is_one, merges);
-            });
-        }
+    for pinned in [false, true] {
+        let options = for_size(BackEnd::Object);
+        compare(format_args!("pinned: {pinned}"), options, &main, |module, merges| {
+            define_all(module, &(plus("export", "f", 5) + &plus("local", "g", 5)));
+            if pinned {
+                pin(module, &["f", "g"]);
+            }
+            define_all(
+                module,
+                &(mixes_call_with("c", 1, "f")
+                    + &mixes_call_with("e", 1, "g")
+                    + &mixes_call_with("d", 2, "f")),
+            );
+            module.flush().unwrap();
+            assert_eq!(module.stats().new_bodies, usize::from(merges));
+            let is_one = module.body_of(id(module, "c")) == module.body_of(id(module, "e"));
+            assert_eq!(is_one, merges);
+        });
     }
 }
 
@@ -111,7 +99,7 @@ fn an_exported_function_is_not_passed_near_by_an_unknown_module() {
         + &by_address("e", "", "g");
     let main = prints(&["d", "e"]);
     passed_by_an_unknown_module(&program, &main, |module| {
-        module.flush_last().unwrap();
+        module.flush().unwrap();
         ["d", "e"].map(|name| module.body_of(id(module, name)))
     });
 }
@@ -137,10 +125,10 @@ fn passed_by_an_unknown_module(
     same("an unknown module", printed);
 }
 
-/// Emitted code once called an exported thunk by its symbol, which can be interposed, and later callers of equal
-/// functions were merged into that code.
+/// Code once called an exported thunk by its symbol, which can be interposed, and callers of equal functions were merged
+/// into that code.
 #[test]
-fn later_callers_do_not_run_the_function_that_interposes_a_thunk() {
+fn callers_do_not_run_the_function_that_interposes_a_thunk() {
     let first =
         mixes("export", "f", 1) + &mixes("export", "g", 2) + &mixes_call("export", "d", "f");
     let later = mixes("export", "z", 1) + &mixes_call("export", "e", "z");
@@ -149,9 +137,7 @@ fn later_callers_do_not_run_the_function_that_interposes_a_thunk() {
     let functions = Addresses::Significant;
     let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };
     compare("a thunk", options, &main, |module, merges| {
-        define_all(module, &first);
-        module.flush().unwrap();
-        define_all(module, &later);
+        define_all(module, &(first.clone() + &later));
         module.flush().unwrap();
         let merged = module.body_of(id(module, "e")) == id(module, "d");
         assert_eq!(merged, merges, "nothing is shown");
@@ -168,18 +154,15 @@ fn a_function_passed_in_place_of_a_merged_callee_is_not_interposed() {
         + &mixes_call_with("e", 2, "g")
         + &mixes_call_with("c", 3, "h");
     let main = with_own_function(&["e", "c"], "f");
-    for first in [None, Some("local"), Some("export")] {
+    for first in ["local", "export"] {
         for passed in [Callees::Indirect, Callees::Dispatch] {
             for functions in [Addresses::Significant, Addresses::Insignificant] {
                 let options = for_size(BackEnd::Object);
                 let similar = Similar { callees: passed, ..options.similar };
                 let options = ModuleOptions { functions, similar, ..options };
-                compare(format_args!("first: {first:?}"), options, &main, |module, merges| {
-                    define_all(module, &plus(first.unwrap_or("export"), "f", 5));
-                    if first.is_some() {
-                        module.flush().unwrap();
-                        declare(module, "f", Linkage::Export, I64);
-                    }
+                compare(format_args!("first: {first}"), options, &main, |module, merges| {
+                    define_all(module, &plus(first, "f", 5));
+                    declare(module, "f", Linkage::Export, I64);
                     define_all(module, &(callees.clone() + &callers));
                     module.flush().unwrap();
                     let merged = module.body_of(id(module, "e")) != id(module, "e");
@@ -187,30 +170,5 @@ fn a_function_passed_in_place_of_a_merged_callee_is_not_interposed() {
                 });
             }
         }
-    }
-}
-
-/// Two callers of equal functions once passed the symbol of one of these, which an earlier flush had emitted and
-/// which can be interposed; the caller of the other one ran the function that interposed it.
-#[test]
-fn a_function_passed_in_place_of_an_emitted_callee_is_not_interposed() {
-    let other = |text: String| text.replace("v2 = iadd", "v2 = bxor");
-    let later = mixes("export", "g", 1)
-        + &other(mixes("export", "k", 2))
-        + &mixes_call("export", "d", "f")
-        + &mixes_call("export", "e", "g")
-        + &mixes_call("export", "c", "k");
-    // Not `d`, which calls `f`: without merging, it runs the interposing one.
-    let main = with_own_function(&["e", "c"], "f");
-    for functions in Addresses::ALL {
-        let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };
-        compare("in two flushes", options, &main, |module, merges| {
-            define_all(module, &mixes("export", "f", 1));
-            module.flush().unwrap();
-            define_all(module, &later);
-            module.flush().unwrap();
-            let [c, e] = ["c", "e"].map(|name| module.body_of(id(module, name)));
-            assert_eq!(c == e, merges, "nothing is shown");
-        });
     }
 }

@@ -284,13 +284,11 @@ faults! {
     LateThunkForgotten = "late-thunk-forgotten",
     /// They get no late thunk if a global value is their address.
     SymbolValueForgotten = "symbol-value-forgotten",
-    /// A function that is exported later has no local name.
+    /// An exported function to which references of others go has no local name.
     LocalNameForgotten = "local-name-forgotten",
     /// The addresses of exported functions are passed in place of callees, even where those can be
     /// interposed.
     InterposedCalleePassed = "interposed-callee-passed",
-    /// A symbol that emitted code names before its definition is compared by class.
-    NamedBeforeByClass = "named-before-by-class",
     /// A body that the plan adds refers to functions by symbols that can be interposed.
     AddedBodyUnnamed = "added-body-unnamed",
     /// Of the functions of an emitted cycle, only the first is compared.

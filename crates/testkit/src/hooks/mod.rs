@@ -144,9 +144,9 @@ fn run() -> Result<(), Box<dyn Error>> {"#,
     Hook { file: "src/lib.rs", at: &["#![deny(missing_docs)]"], put: Put::Instead("") },
     Hook {
         file: "src/apply/mod.rs",
-        at: &["self.redirect(func, written)"],
+        at: &["self.redirect(func, self.written(function, written))"],
         put: Put::Instead(
-            r#"let changed = self.redirect(func, written);
+            r#"let changed = self.redirect(func, self.written(function, written));
 crate::fault_injection::applied(func);
 changed"#,
         ),
@@ -272,16 +272,9 @@ let (func, context) = (
     },
     Hook {
         file: "src/module/names.rs",
-        at: &["(called || address_held) && self.function_can_be_interposed(function, flush)"],
+        at: &["Export => self.is_elf(),"],
         put: Put::Before(
-            r#"let called = called && !crate::fault_injection::is(crate::fault_injection::Fault::NamedBeforeByClass);"#,
-        ),
-    },
-    Hook {
-        file: "src/module/names.rs",
-        at: &["// Its linkage can widen."],
-        put: Put::Before(
-            r#"Local | Hidden if crate::fault_injection::is(crate::fault_injection::Fault::LocalNameForgotten) => false,"#,
+            r#"Export if crate::fault_injection::is(crate::fault_injection::Fault::LocalNameForgotten) => false,"#,
         ),
     },
     Hook {

@@ -136,11 +136,7 @@ impl Merged for Definer<'_, MergingModule<JITModule>> {
     fn define(&mut self, flush: usize) -> Result<(), Finding> {
         let program = self.program;
         let mut say = |module: &mut _, part, ids: &_| say(module, program, part, ids);
-        let last = program.finishes && flush + 1 == program.flushes.len();
-        let defined = self.define(flush, &mut say).and_then(|()| match last {
-            true => self.module.flush_last(),
-            false => self.module.flush(),
-        });
+        let defined = self.define(flush, &mut say).and_then(|()| self.module.flush());
         defined.map_err(|error| Finding::new(format!("flush {flush} is refused: {error}")))
     }
 

@@ -53,11 +53,13 @@ pub fn objects(
         plain.define(flush, &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{error:?}"));
         let defined =
             merging.define(flush, &mut |module, part, ids| say(module, program, part, ids));
-        let flushed =
-            defined.and_then(|()| match flush + 1 < program.flushes.len() || !program.finishes {
-                true => merging.module.flush(),
-                false => Ok(()),
-            });
+        // An object is planned once.
+        let last = flush + 1 == program.flushes.len();
+        let flushes = if last { !program.finishes } else { program.any_back_end };
+        let flushed = defined.and_then(|()| match flushes {
+            true => merging.module.flush(),
+            false => Ok(()),
+        });
         if let Err(error) = flushed {
             return Err(Finding::new(format!("flush {flush} is refused: {error}")));
         }

@@ -213,6 +213,8 @@ impl<B: Module> Pair<B> {
                 return Ok(self.define_data(data));
             }
             21..=22 => self.set_attributes(u)?,
+            // Nothing can be defined after it.
+            _ if self.merging.options().back_end == BackEnd::Object => {}
             _ => return Ok(self.flush()),
         }
         Ok(Some(()))

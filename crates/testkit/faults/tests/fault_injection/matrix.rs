@@ -123,7 +123,6 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (SymbolValueForgotten, &[Laws]),
     (LocalNameForgotten, &[Linked]),
     (InterposedCalleePassed, &[Linked]),
-    (NamedBeforeByClass, &[Linked]),
     (AddedBodyUnnamed, &[Linked]),
     (StreamedReferences, &[Streaming]),
     (StreamedConstants, &[Streaming]),
