@@ -14,11 +14,10 @@
 
 use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::Function;
-use cranelift_mergefunc::cranelift_module::{FuncId, default_libcall_names};
 use cranelift_mergefunc::internals::WalkAlone;
-use cranelift_mergefunc::{
-    Addresses, Disposition, Merger, MergingModule, ModuleOptions, Options, Plan, Similar, Target,
-};
+use cranelift_mergefunc::{Addresses, Disposition, Merger, Options, Plan, Similar, Target};
+use cranelift_mergefunc_module::cranelift_module::{FuncId, default_libcall_names};
+use cranelift_mergefunc_module::{MergingModule, ModuleOptions};
 use cranelift_object::{ObjectBuilder, ObjectModule};
 use gungraun::{
     Callgrind, LibraryBenchmarkConfig, OutputFormat, library_benchmark, library_benchmark_group,

@@ -16,8 +16,9 @@
 
 use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::Function;
-use cranelift_mergefunc::cranelift_module::{FuncId, default_libcall_names};
-use cranelift_mergefunc::{Addresses, MergingModule, ModuleOptions, Similar};
+use cranelift_mergefunc::{Addresses, Similar};
+use cranelift_mergefunc_module::cranelift_module::{FuncId, default_libcall_names};
+use cranelift_mergefunc_module::{MergingModule, ModuleOptions};
 use cranelift_object::{ObjectBuilder, ObjectModule};
 use std::hint::black_box;
 use std::time::{Duration, Instant};

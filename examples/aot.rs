@@ -2,8 +2,8 @@
 //! both with a C `main`, runs both, and compares what they print and how large they are.
 //!
 //! ```text
-//! cargo run --example aot --features object             # a program made of generic functions
-//! cargo run --example aot --features object -- FILE     # a program in the language of lang/mod.rs
+//! cargo run --example aot             # a program made of generic functions
+//! cargo run --example aot -- FILE     # a program in the language of lang/mod.rs
 //! ```
 //!
 //! The change that merging needs is in `with_merging`: another module, and nothing else. The example needs a C
@@ -13,9 +13,10 @@ mod lang;
 
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
+use cranelift_mergefunc::Addresses;
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::cranelift_module::{Linkage, default_libcall_names};
-use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, ModuleOptions, ModuleStats};
+use cranelift_mergefunc_module::cranelift_module::{Linkage, default_libcall_names};
+use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions, ModuleStats};
 use cranelift_object::object::write::StandardSection;
 use cranelift_object::{ObjectBuilder, ObjectModule, ObjectProduct};
 use lang::{Compiler, Function};

@@ -2,9 +2,9 @@
 //! already, even if those were compiled long before.
 //!
 //! ```text
-//! cargo run --example jit --features jit -- --demo      # a session to look at
-//! cargo run --example jit --features jit -- FILE        # lines of FILE
-//! cargo run --example jit --features jit                # lines of standard input, or a prompt
+//! cargo run --example jit -- --demo      # a session to look at
+//! cargo run --example jit -- FILE        # lines of FILE
+//! cargo run --example jit                # lines of standard input, or a prompt
 //! ```
 //!
 //! Each line is functions or expressions of the language in `lang/mod.rs`, or `:map`, which prints the code and
@@ -16,8 +16,10 @@
 mod lang;
 
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_mergefunc::cranelift_module::{FuncId, Linkage, ModuleError, default_libcall_names};
-use cranelift_mergefunc::{MergingModule, ModuleStats};
+use cranelift_mergefunc_module::cranelift_module::{
+    FuncId, Linkage, ModuleError, default_libcall_names,
+};
+use cranelift_mergefunc_module::{MergingModule, ModuleStats};
 use lang::{Compiler, Error, Place};
 use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;

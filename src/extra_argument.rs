@@ -75,8 +75,7 @@ impl ExtraArgument {
     }
 
     /// Whether it is an address that code computes without a table.
-    #[cfg(feature = "module")]
-    pub(crate) fn is_near(&self) -> bool {
+    pub fn is_near(&self) -> bool {
         match self {
             ExtraArgument::Constant { .. } => false,
             ExtraArgument::Function { colocated, .. }
@@ -157,8 +156,9 @@ pub(crate) fn computed_as(ty: Type) -> Type {
 }
 
 /// What is called in place of a function.
-#[derive(Clone, Debug)]
-pub(crate) struct Substitute {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Substitute {
+    /// The symbol of what is called.
     pub symbol: UserExternalName,
     /// The extra arguments, behind the present arguments.
     pub arguments: Arc<[ExtraArgument]>,

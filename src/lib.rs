@@ -45,7 +45,7 @@
 //!
 //! # With `cranelift-module`
 //!
-//! With the feature `module`, `MergingModule` wraps a `cranelift_module::Module` and is one: wrap the
+//! `MergingModule` of the crate `cranelift-mergefunc-module` wraps a `cranelift_module::Module` and is one: wrap the
 //! module that is used so far, and nothing else changes. The document `docs/embedding.md` says how to
 //! embed the library in a JIT, an ahead-of-time compiler, or a back end without `cranelift-module`;
 //! the examples `jit`, `aot` and `raw` are programs to copy from.
@@ -53,8 +53,8 @@
 //! # What it does not do
 //!
 //! It does not verify its input, and changes nothing that was emitted before: later functions are merged into
-//! emitted ones ([`MergeCache`]). Functions of different shapes are not merged, however similar they are: only
-//! constants, callees and addresses may differ ([`Options::similar`]).
+//! emitted ones ([`MergeCache`]). Similar functions ([`Options::similar`]) have one signature and one control-flow graph, and
+//! differ in constants, callees, addresses or few instructions.
 //!
 //! # Features
 //!
@@ -62,10 +62,7 @@
 //! |---|---|---|
 //! | (none) | the pass, for functions and read-only data; the merge map | `no_std` and `alloc` |
 //! | `std` | summaries and sharing maps in files (`FileAt`) | `std` |
-//! | `module` | `MergingModule`, for any `cranelift_module::Module` | `std` |
-//! | `object` | what it adds for `ObjectModule`: aliases, `finish` | `std` |
-//! | `jit` | what it adds for `JITModule`: addresses, `finalize_definitions` | `std` |
-//! | `parallel` | the pass on all threads of the current pool of `rayon`, and code generation of `MergingModule` | `std` |
+//! | `parallel` | the pass on all threads of the current pool of `rayon` | `std` |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -74,16 +71,6 @@
 extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
-
-/// The examples of the README are tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
-/// The examples of the guide to embedding are tests, too.
-#[cfg(all(doctest, feature = "jit", feature = "object", feature = "parallel"))]
-#[doc = include_str!("../docs/embedding.md")]
-struct Embedding;
 
 mod apply;
 mod canon;
@@ -101,8 +88,6 @@ mod interner;
 mod ir;
 mod layout;
 mod lists;
-#[cfg(feature = "module")]
-mod module;
 mod options;
 mod parameterise;
 mod pass;
@@ -120,18 +105,12 @@ pub use canon::{ContentDigest, Encoding, StructuralHash, structural_hash};
 pub use checker::may_replace;
 pub use cranelift_codegen;
 pub use cranelift_mergefunc_units as units;
-#[cfg(feature = "module")]
-pub use cranelift_module;
 pub use cranelift_size_model::SizeModel;
 pub use explain::{
     Code, Difference, MergeMap, Neighbour, Original, PerfMap, Rule, Site, first_difference, nearest,
 };
-pub use extra_argument::{ExtraArgument, extended_signature};
+pub use extra_argument::{ExtraArgument, Substitute, extended_signature};
 pub use incremental::{Increment, MergeCache};
-#[cfg(feature = "module")]
-pub use module::{Aliases, BackEnd, MergingModule, ModuleOptions, ModuleStats};
-#[cfg(all(feature = "module", feature = "parallel"))]
-pub use module::{CompiledFunction, DefineCompiled, panic_is_passed_on};
 pub use options::{
     Callees, Compare, ComparePolicy, ContentAddressing, Instructions, Options, Policy, Prebucket,
     Prove, Similar,
@@ -140,7 +119,7 @@ pub use parameterise::decide_sharing;
 pub use pass::Merger;
 pub use plan::{
     DataEmit, DataEntry, DataOutput, Disposition, Emit, Entry, LateThunk, Mismatch, NewBody,
-    NoCode, Output, Place, Plan, Proof, Reason, Refutation, SimilarSet,
+    NoCode, Output, Place, Plan, Proof, Reached, Reason, Refutation, SimilarSet, reached,
 };
 pub use prove::{prove, prove_after};
 pub use stats::Stats;
@@ -148,5 +127,5 @@ pub use streaming::{Added, Known, StreamingMerger};
 pub use target::{CallThunks, Far, JumpThunk, OptimizeFor, Target, ThunkCode, ThunkReloc};
 pub use unit::{
     AddError, Addresses, Attributes, Bodies, Contents, DataAttributes, DataIndex, DataObject,
-    DataReloc, FunctionIndex, Linkage, SharedBodies,
+    DataReloc, FunctionIndex, Linkage, Redirected, SharedBodies,
 };

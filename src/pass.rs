@@ -63,7 +63,7 @@ impl<'a> Merger<'a> {
 
     /// The same for a unit of which nothing is merged into emitted code, and that later units cannot find: it may
     /// still refer to functions that earlier units eliminated.
-    pub(crate) fn after_without_merging(cache: &'a MergeCache, options: Options<'a>) -> Self {
+    pub fn after_without_merging(cache: &'a MergeCache, options: Options<'a>) -> Self {
         Merger { before: Some(cache), ..Merger::new(options) }
     }
 

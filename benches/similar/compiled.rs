@@ -4,10 +4,8 @@ use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::settings::{self, Configurable as _};
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
-use cranelift_mergefunc::{
-    Addresses, Callees, Instructions, MergingModule, ModuleOptions, ModuleStats, Policy, Similar,
-    cranelift_codegen, cranelift_module,
-};
+use cranelift_mergefunc::{Addresses, Callees, Instructions, Policy, Similar, cranelift_codegen};
+use cranelift_mergefunc_module::{MergingModule, ModuleOptions, ModuleStats, cranelift_module};
 use cranelift_module::{FuncId, Linkage, Module as _};
 use std::collections::{BTreeMap, HashMap};
 use testkit::programs::{self, Image, Program};

@@ -10,7 +10,8 @@ use crate::compiled::jit;
 use crate::measure::thread_seconds;
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
-use cranelift_mergefunc::{cranelift_codegen, cranelift_module};
+use cranelift_mergefunc::cranelift_codegen;
+use cranelift_mergefunc_module::cranelift_module;
 use cranelift_module::{FuncId, Linkage, Module as _};
 use std::fmt::Write as _;
 

@@ -7,7 +7,7 @@ use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{AbiParam, BlockArg, InstBuilder, UserFuncName, Value};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::cranelift_module::{FuncId, Linkage, Module, ModuleError};
+use cranelift_mergefunc_module::cranelift_module::{FuncId, Linkage, Module, ModuleError};
 use std::collections::HashMap;
 
 /// Defines functions in a module, and remembers which there are.

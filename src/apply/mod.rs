@@ -84,9 +84,9 @@ impl Plan {
     }
 
     /// The same as [`apply`](Plan::apply), for a module that has names of its own: `choose` is given each symbol that
-    /// `func` names and where the plan redirects it, and has the last word.
-    #[cfg(feature = "module")]
-    pub(crate) fn apply_with(
+    /// `func` names and where the plan redirects references to it, and has the last word. It is asked about the symbols of
+    /// extra arguments as well.
+    pub fn apply_with(
         &self,
         function: FunctionIndex,
         func: &mut Function,

@@ -23,8 +23,9 @@ pub enum Thunk {
 }
 
 impl Thunk {
-    /// The thunk of the function `symbol`, which passes these extra arguments to `to`.
-    pub(crate) fn new(
+    /// The thunk of the function `symbol`, which passes these extra arguments to `to`: for modules that have names of their
+    /// own for what a plan names.
+    pub fn new(
         symbol: &UserExternalName,
         signature: &Signature,
         arguments: &[ExtraArgument],

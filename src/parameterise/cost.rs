@@ -50,7 +50,7 @@ impl Share {
 }
 
 /// The most cases of one callee dispatch: four comparisons, one after the other, before each call. An assumption, checked by
-/// `cargo bench --features jit --bench similar`, which compares calls by a binary search, a chain, a jump table and an
+/// `cargo bench --bench similar`, which compares calls by a binary search, a chain, a jump table and an
 /// address that is passed.
 pub(super) const MAX_DISPATCH_CASES: usize = 16;
 

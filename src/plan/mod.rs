@@ -24,8 +24,7 @@ mod reason;
 mod symbols;
 
 pub(crate) use change::{Added, AddedData};
-pub use outputs::{DataEmit, DataOutput, Emit, NoCode, Output};
-pub(crate) use outputs::{Reached, reached};
+pub use outputs::{DataEmit, DataOutput, Emit, NoCode, Output, Reached, reached};
 pub use proof::{Mismatch, Place, Proof, Refutation};
 pub use reason::Reason;
 pub(crate) use symbols::{ReplacedBy, SymbolUses, must_keep_symbol};
@@ -167,7 +166,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Whether its class has other members, or may get some in later units.
-    pub(crate) fn has_equals(&self) -> bool {
+    pub fn has_equals(&self) -> bool {
         self.outcome().has_equals
     }
 

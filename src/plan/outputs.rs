@@ -83,7 +83,7 @@ pub enum DataEmit<'a> {
 
 /// What references to a function or data object lead to once it was planned, and carried out.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reached<'a, I> {
+pub struct Reached<'a, I> {
     /// Whose code or contents are under its symbol. `None` if there is nothing: then no reference may name it.
     pub symbol: Option<I>,
     /// Which symbol references to its address name. `None` if it has no address, because only calls pass what its code
@@ -107,7 +107,7 @@ impl<I: Copy + PartialEq> Reached<'_, I> {
 
 /// What references to an item lead to. `of` returns the disposition of an item, and the extra arguments that its
 /// representative takes in its place.
-pub(crate) fn reached<'a, I: Copy>(
+pub fn reached<'a, I: Copy>(
     item: I,
     of: impl Fn(I) -> (Disposition<I>, &'a [ExtraArgument]),
 ) -> Reached<'a, I> {

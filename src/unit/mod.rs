@@ -254,9 +254,11 @@ pub(crate) trait ResolveSymbol {
 }
 
 /// Where references to a symbol lead; `None` if to the symbol itself.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Redirected {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Redirected {
+    /// What direct calls go to.
     pub call: Option<Substitute>,
+    /// The symbol to which uses of the address go.
     pub address: Option<UserExternalName>,
 }
 

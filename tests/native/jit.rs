@@ -3,7 +3,8 @@
 use crate::cases::{Case, cases};
 use crate::unit::{define, say};
 use cranelift_jit::JITModule;
-use cranelift_mergefunc::{Addresses, MergingModule};
+use cranelift_mergefunc::Addresses;
+use cranelift_mergefunc_module::MergingModule;
 use testkit::jit::{self, Run};
 use testkit::modules::{data_id, host_isa, id};
 

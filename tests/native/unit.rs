@@ -2,7 +2,8 @@
 
 use crate::cases::Case;
 use crate::shapes::Calls;
-use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, ModuleOptions, ModuleStats};
+use cranelift_mergefunc::Addresses;
+use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions, ModuleStats};
 use cranelift_module::{DataId, FuncId, Linkage, Module};
 use cranelift_object::ObjectModule;
 use testkit::isa;

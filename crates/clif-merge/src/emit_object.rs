@@ -27,9 +27,11 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::units::SharingMap;
 use cranelift_mergefunc::{
-    Aliases, BackEnd, CompiledFunction, Contents, DataAttributes, Disposition, Linkage,
-    MergingModule, ModuleOptions, ModuleStats, OptimizeFor, Reason, Stats, Target, ThunkReloc,
+    Contents, DataAttributes, Disposition, Linkage, OptimizeFor, Reason, Stats, Target, ThunkReloc,
     cranelift_codegen,
+};
+use cranelift_mergefunc_module::{
+    Aliases, BackEnd, CompiledFunction, MergingModule, ModuleOptions, ModuleStats,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleRelocTarget,

@@ -12,7 +12,8 @@ use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, Signature};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_jit::JITModule;
-use cranelift_mergefunc::{Addresses, BackEnd, MergingModule, ModuleOptions, Policy, Similar};
+use cranelift_mergefunc::{Addresses, Policy, Similar};
+use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::{
     DataDescription, DataId, FuncId, FuncOrDataId, Linkage, Module, ModuleResult,
 };

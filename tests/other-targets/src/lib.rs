@@ -7,7 +7,8 @@
 mod tests {
     use cranelift_codegen::isa;
     use cranelift_codegen::settings::{self, Configurable, Flags};
-    use cranelift_mergefunc::{Disposition, MergingModule, Reason};
+    use cranelift_mergefunc::{Disposition, Reason};
+    use cranelift_mergefunc_module::MergingModule;
     use cranelift_module::{FuncId, Linkage, Module};
     use cranelift_object::object::read::elf::ElfFile64;
     use cranelift_object::object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};

@@ -49,6 +49,11 @@ const HOOKS: &[Hook] = &[
     },
     Hook {
         file: "Cargo.lock",
+        at: &["name = \"cranelift-mergefunc-module\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"cranelift-mergefunc-module\"\nversion = \"0.1.0-faults\""),
+    },
+    Hook {
+        file: "Cargo.lock",
         at: &["name = \"cranelift-mergefunc-units\"", "version = \"0.1.0\""],
         put: Put::Instead("name = \"cranelift-mergefunc-units\"\nversion = \"0.1.0-faults\""),
     },
@@ -262,19 +267,19 @@ let (func, context) = (
         ),
     },
     Hook {
-        file: "src/module/names.rs",
+        file: "crates/module/src/names.rs",
         at: &["used.extend(new.body().params.user_named_funcs().values().cloned());"],
         put: Put::Before(
-            r#"if crate::fault_injection::is(crate::fault_injection::Fault::AddedBodyUnnamed) {
+            r#"if cranelift_mergefunc::fault_injection::is(cranelift_mergefunc::fault_injection::Fault::AddedBodyUnnamed) {
     continue;
 }"#,
         ),
     },
     Hook {
-        file: "src/module/names.rs",
+        file: "crates/module/src/names.rs",
         at: &["Export => self.is_elf(),"],
         put: Put::Before(
-            r#"Export if crate::fault_injection::is(crate::fault_injection::Fault::LocalNameForgotten) => false,"#,
+            r#"Export if cranelift_mergefunc::fault_injection::is(cranelift_mergefunc::fault_injection::Fault::LocalNameForgotten) => false,"#,
         ),
     },
     Hook {

@@ -17,7 +17,8 @@ use crate::modules::Item;
 use crate::support::Rng;
 use crate::unit::similar;
 use arbitrary::{Result, Unstructured};
-use cranelift_mergefunc::{Addresses, Attributes, Callees, ModuleOptions, Policy, Similar};
+use cranelift_mergefunc::{Addresses, Attributes, Callees, Policy, Similar};
+use cranelift_mergefunc_module::ModuleOptions;
 use cranelift_module::Linkage;
 
 /// Draws a program.

@@ -6,7 +6,7 @@ use super::statistics::Statistics;
 use super::{Finding, check_alignment, jit_isa};
 use crate::jit::{self, Run};
 use cranelift_jit::JITModule;
-use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
+use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 
 /// Defines the program in both, runs both whenever they are ready, and compares.
 ///

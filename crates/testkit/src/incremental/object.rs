@@ -11,7 +11,7 @@ use super::{Finding, settings};
 use crate::jit::BUFFER;
 use crate::modules::Item;
 use crate::{isa, modules};
-use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
+use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::Linkage;
 use std::fmt::Write;
 

@@ -4,7 +4,8 @@
 pub use crate::generate::statement::*;
 use crate::jit::{ARGUMENTS, Argument as Number, BUFFER, Run};
 use crate::modules::Item;
-use cranelift_mergefunc::{Addresses, Attributes, ModuleOptions};
+use cranelift_mergefunc::{Addresses, Attributes};
+use cranelift_mergefunc_module::ModuleOptions;
 use cranelift_module::Linkage;
 
 /// The buffer that a function called from outside gets has two areas, and one that is never written to.
@@ -30,7 +31,7 @@ pub struct Program {
     pub calls: Vec<Call>,
     /// Functions and data objects that another image interposes, in a shared library.
     pub interposed: Vec<Part>,
-    /// Whether merging knows nothing of the module that it wraps: see [`BackEnd::Any`](cranelift_mergefunc::BackEnd::Any).
+    /// Whether merging knows nothing of the module that it wraps: see [`BackEnd::Any`](cranelift_mergefunc_module::BackEnd::Any).
     pub any_back_end: bool,
     /// Whether the last flush is that of the end of the module, after which nothing comes.
     pub finishes: bool,

@@ -2,7 +2,8 @@
 
 use super::contract::settle;
 use super::program::{Address, Callee, End, FROZEN, Part, Program, Statement};
-use cranelift_mergefunc::{Attributes, ModuleOptions, Similar};
+use cranelift_mergefunc::{Attributes, Similar};
+use cranelift_mergefunc_module::ModuleOptions;
 use std::collections::BTreeMap;
 
 /// A way to make a program smaller: that of a number. The outer `None` says that there is none of that

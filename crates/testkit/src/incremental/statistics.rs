@@ -2,7 +2,8 @@
 
 use super::define::Ids;
 use super::program::{Address, Callee, End, Part, Program, Statement};
-use cranelift_mergefunc::{Disposition, MergingModule, Reason};
+use cranelift_mergefunc::{Disposition, Reason};
+use cranelift_mergefunc_module::MergingModule;
 use cranelift_module::Module;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

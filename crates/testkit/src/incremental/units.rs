@@ -11,9 +11,9 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::units::{Group, SetDecision, SharingMap, UnitSummary};
 use cranelift_mergefunc::{
-    BackEnd, Bodies, CallThunks, ContentAddressing, FunctionIndex, Merger, MergingModule,
-    ModuleOptions, Options, Prove, Target,
+    Bodies, CallThunks, ContentAddressing, FunctionIndex, Merger, Options, Prove, Target,
 };
+use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::Linkage;
 use std::sync::Arc;
 

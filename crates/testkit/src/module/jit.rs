@@ -8,7 +8,7 @@ use crate::isa;
 use crate::jit::{self, Run};
 use arbitrary::{Result, Unstructured};
 use cranelift_jit::JITModule;
-use cranelift_mergefunc::{BackEnd, MergingModule, ModuleOptions};
+use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::Linkage;
 
 extern "C" fn outside(argument: i64) -> i64 {

@@ -21,7 +21,8 @@ mod shapes;
 
 use crate::modules::{self, Item};
 use arbitrary::{Result, Unstructured};
-use cranelift_mergefunc::{Addresses, BackEnd, Disposition, MergingModule, ModuleOptions, Prove};
+use cranelift_mergefunc::{Addresses, Disposition, Prove};
+use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::{DataId, FuncId, Linkage, Module, ModuleResult};
 use cranelift_object::ObjectModule;
 use handles::{Calls, DataHandle, FunctionHandle, Names, kind, same};

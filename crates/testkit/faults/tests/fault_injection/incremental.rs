@@ -11,10 +11,8 @@ use testkit::differential::{Comparison, Effort};
 use testkit::program::{self, ADDED, Parts, WRAPPERS};
 use testkit::unit::{Member, Unit};
 use testkit::support::Rng;
-use cranelift_mergefunc::{
-    Addresses, BackEnd, Bodies, Disposition, ExtraArgument, FunctionIndex, MergeCache, Merger, MergingModule,
-    ModuleOptions, Options, Plan, Policy, Prove, Similar, cranelift_codegen,
-};
+use cranelift_mergefunc::{Addresses, Bodies, Disposition, ExtraArgument, FunctionIndex, MergeCache, Merger, Options, Plan, Policy, Prove, Similar, cranelift_codegen};
+use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::Linkage;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,8 +51,8 @@ pub fn streams_program_otherwise(case: u64) -> bool {
 }
 
 /// Programs that random ones hardly ever contain: `d` means a function that equals `f`, which is exported in the
-/// end. `f` is declared first, then follows what each flush defines.
-fn interposed_programs() -> [Vec<String>; 5] {
+/// end.
+fn interposed_programs() -> [String; 4] {
     let mixes = |name: &str, callee: &str, k: i64| {
         let lines = (3..20)
             .map(|v| format!("    v{v} = {} v{}, v{}\n", ["imul", "bxor"][v % 2], v - 1, v - 2));
@@ -74,31 +72,24 @@ block0(v0: i64):
     };
     let preemptible = |name: &str, callee: &str| calls("preemptible", name, callee);
     [
-        // `g` is merged into `f` before `f` is exported.
-        vec![plus("local", "f", 5) + &plus("local", "g", 5) + &calls("export", "d", "g")],
+        // `g` is merged into `f`.
+        plus("local", "f", 5) + &plus("local", "g", 5) + &calls("export", "d", "g"),
         // `f` is an extra argument that the thunk of a caller of `f` passes; `d`, which calls a duplicate of `f`,
         // is merged with that caller.
-        vec![
-            plus("export", "f", 5)
-                + &plus("export", "g", 5)
-                + &plus("export", "h", 6)
-                + &mixes("x", "f", 1)
-                + &mixes("d", "g", 1)
-                + &mixes("y", "h", 3),
-        ],
-        // `f` is called by emitted code before it is defined.
-        vec![
-            calls("export", "x", "f"),
-            plus("local", "f", 5) + &plus("local", "g", 5),
-            calls("export", "d", "g"),
-        ],
-        // `f`, which can be interposed, equals `d`, which comes later.
-        vec![plus("preemptible", "f", 5), plus("export", "d", 5)],
-        // `f` is called by the private copy of preemptible functions, which a later preemptible function joins.
-        vec![
-            plus("export", "f", 5) + &preemptible("p", "f") + &preemptible("q", "f"),
-            plus("export", "g", 5) + &preemptible("d", "g"),
-        ],
+        plus("export", "f", 5)
+            + &plus("export", "g", 5)
+            + &plus("export", "h", 6)
+            + &mixes("x", "f", 1)
+            + &mixes("d", "g", 1)
+            + &mixes("y", "h", 3),
+        // `f`, which can be interposed, equals `d`.
+        plus("preemptible", "f", 5) + &plus("export", "d", 5),
+        // `f` is called by the private copy of preemptible functions, one of which calls a duplicate of `f`.
+        plus("export", "f", 5)
+            + &preemptible("p", "f")
+            + &preemptible("q", "f")
+            + &plus("export", "g", 5)
+            + &preemptible("d", "g"),
     ]
 }
 
@@ -110,7 +101,7 @@ int main(void) { printf(\"%ld\\n\", d(7)); }
 ";
 
 /// The output of that program, with a unit in a shared library, merged or not.
-fn prints(program: &[String], is_merged: bool) -> String {
+fn prints(program: &str, is_merged: bool) -> String {
     let options = ModuleOptions {
         back_end: BackEnd::Object,
         functions: Addresses::Significant,
@@ -120,14 +111,8 @@ fn prints(program: &[String], is_merged: bool) -> String {
         ..insignificant()
     };
     let mut module = MergingModule::with_options(object(), options);
-    declare(&mut module, "f", Linkage::Local, "(i64) -> i64 system_v");
-    for part in program {
-        define_all(&mut module, part);
-        module.flush().expect("a flush");
-    }
+    define_all(&mut module, program);
     declare(&mut module, "f", Linkage::Export, "(i64) -> i64 system_v");
-    define_all(&mut module, &plus("export", "later", 6));
-    module.flush().expect("a flush");
     let object = module.finish().expect("an object").emit().expect("an object file");
     let workshop = Workshop::new(&format!("fault-injection-{is_merged}"));
     workshop.write("unit.o", object);

@@ -143,7 +143,7 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (CycleMeets, &[Checker, Differential]),
     (CachedAddressByClass, &[Library]),
     (EliminatedBodyRemembered, &[Library]),
-    (PreemptibleRemembered, &[Checker, Linked]),
+    (PreemptibleRemembered, &[Checker]),
     (EliminatedAddressTaken, &[Checker, Differential]),
     (EliminatedPointer, &[Differential]),
     (LateThunkTwice, &[Differential]),
