@@ -11,7 +11,8 @@
 use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::{Function, InstructionData};
 use cranelift_mergefunc::cranelift_codegen::isa::TargetIsa;
-use cranelift_mergefunc::{Added, Known, Options, StreamingMerger, Target};
+use cranelift_mergefunc::streaming::{Added, Known, StreamingMerger};
+use cranelift_mergefunc::{Options, Target};
 use peak_alloc::PeakAlloc;
 use std::time::{Duration, Instant};
 use testkit::measure::{self, Figures};

@@ -6,9 +6,8 @@
 
 use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::Function;
-use cranelift_mergefunc::{
-    Disposition, Encoding, Merger, Options, Prebucket, Target, structural_hash,
-};
+use cranelift_mergefunc::explain::{Encoding, structural_hash};
+use cranelift_mergefunc::{Disposition, Merger, Options, Prebucket, Target};
 use criterion::{BatchSize, Criterion};
 use std::hint::black_box;
 use testkit::measure;

@@ -165,7 +165,7 @@ pub struct Substitute {
 }
 
 /// The signature of a body that takes these arguments behind the parameters of `signature`: that of the callee of
-/// [`call_thunk`](crate::call_thunk), and of the references of rewritten calls. Narrow integers that are passed on
+/// [`call_thunk`](crate::thunk::call_thunk), and of the references of rewritten calls. Narrow integers that are passed on
 /// the stack can be extended in it.
 pub fn extended_signature(signature: &Signature, arguments: &[ExtraArgument]) -> Signature {
     let mut extended = signature.clone();

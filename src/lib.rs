@@ -18,11 +18,11 @@
 //! 2. [`Merger::plan`] requests the bodies once more that may have an equal, through [`Bodies`], and returns a
 //!    [`Plan`]: a [`Disposition`] and a [`Reason`] for every function.
 //! 3. [`Plan::outputs`] lists what to emit: bodies, which [`Plan::apply`] rewrites first, thunks
-//!    ([`Target::thunk_code`], [`call_thunk`]), aliases, or nothing. A back end without thunks or aliases leaves
+//!    ([`Target::thunk_code`], [`thunk::call_thunk`]), aliases, or nothing. A back end without thunks or aliases leaves
 //!    [`Options::target`] and [`Options::aliases`] at their defaults, and functions that would need them are kept.
 //!
-//! [`prove`] proves a plan by means of its own ([`Options::prove`]); [`first_difference`] and
-//! [`nearest`] answer "why not?".
+//! [`check::prove`] proves a plan by means of its own ([`Options::prove`]); [`explain::first_difference`] and
+//! [`explain::nearest`] answer "why not?".
 //!
 //! # What is equal
 //!
@@ -38,7 +38,7 @@
 //! # Guarantees
 //!
 //! * Within a unit, a hash decides nothing: functions merge only if their encodings are equal byte by
-//!   byte. Against what earlier units emitted ([`MergeCache`]), BLAKE3 digests of 256 bits decide.
+//!   byte. Against what earlier units emitted ([`incremental::MergeCache`]), BLAKE3 digests of 256 bits decide.
 //! * No observable name or address is lost; see [`Attributes`] and [`Disposition`].
 //! * The result depends neither on the order of the functions nor on the platform.
 //! * No recursion over input, no `unsafe`, no panic on IR that the verifier accepts.
@@ -53,7 +53,7 @@
 //! # What it does not do
 //!
 //! It does not verify its input, and changes nothing that was emitted before: later functions are merged into
-//! emitted ones ([`MergeCache`]). Similar functions ([`Options::similar`]) have one signature and one control-flow graph, and
+//! emitted ones ([`incremental::MergeCache`]). Similar functions ([`Options::similar`]) have one signature and one control-flow graph, and
 //! differ in constants, callees, addresses or few instructions.
 //!
 //! # Features
@@ -63,6 +63,7 @@
 //! | (none) | the pass, for functions and read-only data; the merge map | `no_std` and `alloc` |
 //! | `std` | summaries and sharing maps in files (`FileAt`) | `std` |
 //! | `parallel` | the pass on all threads of the current pool of `rayon` | `std` |
+//! | `internals` | what the tests and benches of this crate look into; it may change in any version | |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -79,10 +80,10 @@ mod congruence;
 mod content;
 mod copy;
 mod decide;
-mod explain;
+pub mod explain;
 mod extra_argument;
-mod incremental;
-#[doc(hidden)]
+pub mod incremental;
+#[cfg(feature = "internals")]
 pub mod internals;
 mod interner;
 mod ir;
@@ -95,37 +96,50 @@ mod plan;
 mod prove;
 mod signatures;
 mod stats;
-mod streaming;
+pub mod streaming;
 mod target;
 mod threads;
 mod unit;
 
-pub use apply::{Thunk, call_thunk};
-pub use canon::{ContentDigest, Encoding, StructuralHash, structural_hash};
-pub use checker::may_replace;
 pub use cranelift_codegen;
 pub use cranelift_mergefunc_units as units;
 pub use cranelift_size_model::SizeModel;
-pub use explain::{
-    Code, Difference, MergeMap, Neighbour, Original, PerfMap, Rule, Site, first_difference, nearest,
-};
 pub use extra_argument::{ExtraArgument, Substitute, extended_signature};
-pub use incremental::{Increment, MergeCache};
 pub use options::{
-    Callees, Compare, ComparePolicy, ContentAddressing, Instructions, Options, Policy, Prebucket,
-    Prove, Similar,
+    Callees, Compare, ComparePolicy, Instructions, Options, Policy, Prebucket, Prove, Similar,
 };
-pub use parameterise::decide_sharing;
 pub use pass::Merger;
 pub use plan::{
-    DataEmit, DataEntry, DataOutput, Disposition, Emit, Entry, LateThunk, Mismatch, NewBody,
-    NoCode, Output, Place, Plan, Proof, Reached, Reason, Refutation, SimilarSet, reached,
+    Disposition, Emit, Entry, NewBody, Output, Plan, Reached, Reason, SimilarSet, reached,
 };
-pub use prove::{prove, prove_after};
 pub use stats::Stats;
-pub use streaming::{Added, Known, StreamingMerger};
-pub use target::{CallThunks, Far, JumpThunk, OptimizeFor, Target, ThunkCode, ThunkReloc};
+pub use target::Target;
 pub use unit::{
-    AddError, Addresses, Attributes, Bodies, Contents, DataAttributes, DataIndex, DataObject,
-    DataReloc, FunctionIndex, Linkage, Redirected, SharedBodies,
+    AddError, Addresses, Attributes, Bodies, FunctionIndex, Linkage, Redirected, SharedBodies,
 };
+
+/// Thunks: jumps in raw bytes, with extra arguments or without, and functions that call.
+pub mod thunk {
+    pub use crate::apply::{Thunk, call_thunk};
+    pub use crate::target::{CallThunks, Far, JumpThunk, OptimizeFor, ThunkCode, ThunkReloc};
+}
+
+/// Read-only data objects, which merge with functions.
+pub mod data {
+    pub use crate::plan::{DataEmit, DataEntry, DataOutput};
+    pub use crate::unit::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
+}
+
+/// The independent checker: proofs of plans, and of single replacements.
+pub mod check {
+    pub use crate::checker::may_replace;
+    pub use crate::plan::{Mismatch, Place, Proof, Refutation};
+    pub use crate::prove::{prove, prove_after};
+}
+
+/// Functions that share bodies with functions of other units.
+pub mod across {
+    pub use crate::canon::ContentDigest;
+    pub use crate::options::ContentAddressing;
+    pub use crate::parameterise::decide_sharing;
+}

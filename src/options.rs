@@ -52,7 +52,7 @@ pub struct Options<'a> {
     /// Whether functions that other units may share are emitted under digests of their contents. Such a function moves to
     /// a new body ([`NewBody::content_digest`](crate::NewBody::content_digest)), and becomes a thunk if its symbol must
     /// stay. Not with a limit of merges, functions of earlier units, or
-    /// [`StreamingMerger`](crate::StreamingMerger). Default: none.
+    /// [`StreamingMerger`](crate::streaming::StreamingMerger). Default: none.
     pub content_addressing: Option<ContentAddressing>,
 
     /// Which functions share bodies with functions of other units, with [`Options::content_addressing`]. It is not trusted: whatever
@@ -248,7 +248,7 @@ impl Instructions {
 }
 
 /// When [`Merger::plan`](crate::Merger::plan) has the independent checker prove its plan (see
-/// [`prove`](crate::prove)), which requests the bodies once more and takes about as long as a second
+/// [`prove`](crate::check::prove)), which requests the bodies once more and takes about as long as a second
 /// walk and a clone of every kept function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prove {

@@ -56,7 +56,7 @@ fn prove_and_learn(
 /// The first claim that does not hold, in the order of functions and claims.
 ///
 /// A plan that was made by [`Merger::after`](crate::Merger::after) is proved by
-/// [`prove_after`](crate::prove_after).
+/// [`prove_after`](crate::check::prove_after).
 ///
 /// # Panics
 ///
@@ -70,17 +70,17 @@ pub fn prove(
     Ok(prove_and_learn(&nothing, plan, bodies, options, Remember::Nothing)?.0)
 }
 
-/// Proves the plan of an incremental run, as [`prove`](crate::prove) does for a single unit. `cache` is what
+/// Proves the plan of an incremental run, as [`prove`](crate::check::prove) does for a single unit. `cache` is what
 /// earlier units emitted, not yet extended by this plan. Merges into functions of earlier units are proved by what
 /// is remembered of these; that is kept where their plans were proved as well ([`Options::prove`]).
 ///
 /// # Errors
 ///
-/// See [`prove`](crate::prove).
+/// See [`prove`](crate::check::prove).
 ///
 /// # Panics
 ///
-/// See [`prove`](crate::prove).
+/// See [`prove`](crate::check::prove).
 pub fn prove_after(
     cache: &MergeCache,
     plan: &Plan,

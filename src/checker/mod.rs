@@ -90,6 +90,7 @@ pub fn may_replace(
 }
 
 /// What is remembered of a function, so that tests can compare it: a digest, and the references.
+#[cfg(feature = "internals")]
 pub fn trace(func: &Function, options: &Options<'_>) -> Option<([u8; 32], alloc::string::String)> {
     let trace::Trace { digest, references } = trace::Trace::of(func, 0, options).ok()?;
     Some((digest, alloc::format!("{references:?}")))

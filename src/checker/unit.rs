@@ -20,7 +20,7 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
 
 /// Proves that the unit is equivalent before and after `plan`, with what is known of earlier units; returns what later
-/// units may need to know of this one. See [`prove`](crate::prove).
+/// units may need to know of this one. See [`prove`](crate::check::prove).
 pub(crate) fn prove_and_learn(
     memory: &Memory,
     plan: &Plan,

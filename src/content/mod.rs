@@ -17,7 +17,7 @@ mod digest;
 use crate::apply::{Written, body_to_emit, emitted_as};
 use crate::canon::{ContentDigest, Context, Digest, Encoding, Scratch, code_digest, encode};
 use crate::ir::{called, user_symbol};
-use crate::layout::laid_out_as_walked;
+use crate::layout::laid_out;
 use crate::options::{ContentAddressing, Options};
 use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::signatures::References;
@@ -251,7 +251,7 @@ impl<'a> Walk<'a> {
         }
         let own = self.encode(plan, function, func)?;
         let Walk { options, scratch, .. } = self;
-        let body = laid_out_as_walked(func, scratch, &options.compare, &options.target)?;
+        let body = laid_out(func, scratch, &options.compare, &options.target)?;
         let mut hasher = blake3::Hasher::new();
         hasher.update(&own);
         tables(&body, &mut hasher);

@@ -7,7 +7,7 @@
 //! to. Digests are trusted without comparing encodings, as in a content-addressed
 //! store: a wrong merge would need two encodings with the same 256 bits.
 //!
-//! [`MergeCache::find`] looks the classes of a new unit up, callees first. A class that is not part of a cycle is
+//! `MergeCache::find` looks the classes of a new unit up, callees first. A class that is not part of a cycle is
 //! one lookup. The classes of a cycle (mutual recursion) are equal to an emitted cycle if walking both in step
 //! never meets two that differ, which is the greatest fixpoint once more.
 //!
@@ -25,7 +25,8 @@ use crate::canon::Digest;
 use crate::checker::{Learned, Memory};
 use crate::congruence::{Bucketed, Partition, components};
 use crate::lists::Lists;
-use crate::plan::{Disposition, NoCode, Plan};
+use crate::plan::{Disposition, Plan};
+pub use crate::plan::{LateThunk, NoCode};
 use crate::unit::{Alignment, Node, Numbering};
 use alloc::boxed::Box;
 use alloc::vec::Vec;

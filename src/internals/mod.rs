@@ -37,7 +37,11 @@ pub fn encodings(
 
 /// The canonical form of a function, for the target of these options and what they compare.
 pub fn laid_out(func: &Function, options: &Options<'_>) -> Option<Function> {
-    layout::laid_out(func, &options.compare, &options.target)
+    let mut scratch = Scratch::recording();
+    let context =
+        Context { policy: options.compare, target: options.target, key: 0, symbols: &NoUnit };
+    encode(func, &context, &mut scratch, &mut Encoding::default()).ok()?;
+    layout::laid_out(func, &scratch, &options.compare, &options.target)
 }
 
 /// `plan` with another disposition of one function, right or wrong. Nothing else is adapted to it.

@@ -21,11 +21,10 @@
 
 mod tables;
 
-use crate::canon::{Context, Encoding, Place, Scratch, change_places, encode, slot_alignment};
+use crate::canon::{Place, Scratch, change_places, slot_alignment};
 use crate::copy::{Entities, copied, mapped};
 use crate::options::{Compare, ComparePolicy};
 use crate::target::Target;
-use crate::unit::NoUnit;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
@@ -44,20 +43,9 @@ use tables::Tables;
 /// `None` if the walk finds the function malformed, or comes to a block of which only the address is taken: Cranelift
 /// cannot compile that address, and here a branch to the block may have become a jump elsewhere. Also if value labels are
 /// compared and a value has those of one that is not computed, which the canonical form does not have.
+///
+/// The function was just walked under this policy, by a walk that [records](Scratch::recording) and redirects nothing.
 pub(crate) fn laid_out(
-    func: &Function,
-    policy: &ComparePolicy,
-    target: &Target,
-) -> Option<Function> {
-    let mut scratch = Scratch::recording();
-    let context = Context { policy: *policy, target: *target, key: 0, symbols: &NoUnit };
-    encode(func, &context, &mut scratch, &mut Encoding::default()).ok()?;
-    laid_out_as_walked(func, &scratch, policy, target)
-}
-
-/// The same for a function that was just walked under this policy, by a walk that [records](Scratch::recording) and redirects
-/// nothing.
-pub(crate) fn laid_out_as_walked(
     func: &Function,
     scratch: &Scratch,
     policy: &ComparePolicy,

@@ -160,6 +160,7 @@ impl Plan {
     }
 
     /// Gives an item this alignment in bytes, right or wrong: for tests of the checker.
+    #[cfg(feature = "internals")]
     pub(crate) fn set_alignment(&mut self, item: Item, bytes: u64) {
         match item {
             Item::Function(function) => {

@@ -36,7 +36,7 @@ pub enum Emit<'a> {
     /// This body, which the plan adds, after [`Plan::apply`].
     NewBody(&'a Function),
     /// A jump: [`Target::thunk_code`](crate::Target::thunk_code), optimised as [`Plan::optimize_for`] says, or
-    /// [`call_thunk`](crate::call_thunk).
+    /// [`call_thunk`](crate::thunk::call_thunk).
     Thunk {
         /// Its target.
         to: &'a UserExternalName,
@@ -187,7 +187,7 @@ impl Plan {
     /// No reference that is emitted may name such a symbol. A back end that checks that, of each relocation, each
     /// pointer in data, and each target and extra argument of a thunk, before it writes any of them, writes no code
     /// that leads nowhere, whatever is wrong with a plan. Constant time. For the plan of an incremental run, use
-    /// [`MergeCache::without_code`](crate::MergeCache::without_code).
+    /// [`MergeCache::without_code`](crate::incremental::MergeCache::without_code).
     pub fn without_code(&self, symbol: &UserExternalName) -> Option<NoCode> {
         let (to, reason, extra, earlier) = match self.item_of(symbol)? {
             Item::Function(function) if self.reached(function).symbol.is_none() => {

@@ -124,7 +124,7 @@ pub enum Mismatch {
     /// The emitted code of an earlier unit is not equivalent, or has different references.
     Remembered,
     /// Nothing is remembered of what an earlier unit emitted or eliminated: it was not proved, or not with this
-    /// [`MergeCache`](crate::MergeCache).
+    /// [`MergeCache`](crate::incremental::MergeCache).
     NotRemembered,
 }
 

@@ -3,7 +3,7 @@
 //! [`StreamingMerger::add`] walks a function once and says at once what is known of it: that it equals one that was
 //! added before, so that it need not be compiled, or that it is the first of its kind. Kept of it are its symbol, a
 //! number for its encoding and its references; encodings are compared by BLAKE3 digests of 256 bits, as across the
-//! units of an incremental run ([`MergeCache`](crate::MergeCache)). [`StreamingMerger::plan`] refines what was found
+//! units of an incremental run ([`MergeCache`](crate::incremental::MergeCache)). [`StreamingMerger::plan`] refines what was found
 //! to the coarsest congruence and decides as [`Merger`](crate::Merger) does, without IR: references are redirected
 //! where code is linked, by [`Plan::call_symbol`] and [`Plan::address_symbol`] on its relocations.
 //!
@@ -74,7 +74,8 @@ pub struct Added {
 ///
 /// ```
 /// # use cranelift_codegen::ir::{Function, UserExternalName};
-/// # use cranelift_mergefunc::{Addresses, Attributes, Known, Linkage, Options, StreamingMerger, cranelift_codegen};
+/// # use cranelift_mergefunc::{Addresses, Attributes, Linkage, Options, cranelift_codegen};
+/// # use cranelift_mergefunc::streaming::{Known, StreamingMerger};
 /// # let text = "function u0:0() -> i32 { block0: v0 = iconst.i32 7 return v0 }
 /// # function u0:1() -> i32 { block0: v9 = iconst.i32 7 return v9 }";
 /// # let functions = cranelift_reader::parse_functions(text).unwrap();

@@ -215,7 +215,7 @@ impl Target {
     }
 }
 
-/// How call thunks are made (see [`call_thunk`](crate::call_thunk)).
+/// How call thunks are made (see [`call_thunk`](crate::thunk::call_thunk)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallThunks {
     /// Whether the back end can make tail calls. Without, functions of [`CallConv::Tail`] get no thunk: a call

@@ -4,9 +4,10 @@
 use crate::support::{Rng, any_isa, free, parse_one, random, verify};
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::Function;
+use cranelift_mergefunc::check::{Mismatch, prove};
+use cranelift_mergefunc::explain::Encoding;
 use cranelift_mergefunc::{
-    Attributes, Disposition, Encoding, Linkage, Merger, Mismatch, Options, Plan, Prebucket, Reason,
-    Target, prove,
+    Attributes, Disposition, Linkage, Merger, Options, Plan, Prebucket, Reason, Target,
 };
 use std::collections::BTreeMap;
 use testkit::check::{Applied, check_unit};

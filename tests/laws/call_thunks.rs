@@ -2,9 +2,8 @@
 
 use crate::support::{parse, verify};
 use cranelift_codegen::ir::{Function, UserFuncName};
-use cranelift_mergefunc::{
-    Attributes, CallThunks, Disposition, Merger, Options, Plan, Reason, Target, call_thunk,
-};
+use cranelift_mergefunc::thunk::{CallThunks, call_thunk};
+use cranelift_mergefunc::{Attributes, Disposition, Merger, Options, Plan, Reason, Target};
 
 /// The plan of functions that are exported with significant addresses.
 fn plan(mut functions: Vec<Function>, target: Target, call_thunks: Option<CallThunks>) -> Plan {

@@ -7,7 +7,8 @@ use cranelift_codegen::ir::{
     DebugTag, Function, RelSourceLoc, SourceLoc, StackSlot, Value, ValueLabel,
     ValueLabelAssignments, ValueLabelStart,
 };
-use cranelift_mergefunc::{Compare, Mismatch, Options, may_replace};
+use cranelift_mergefunc::check::{Mismatch, may_replace};
+use cranelift_mergefunc::{Compare, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::mutate::function::function_mutants;
 use testkit::mutate::{Mutant, instruction_mutants};

@@ -6,11 +6,13 @@ use crate::refused_plans::data_member;
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
+use cranelift_mergefunc::across::{ContentAddressing, ContentDigest, decide_sharing};
+use cranelift_mergefunc::data::DataAttributes;
+use cranelift_mergefunc::incremental::MergeCache;
 use cranelift_mergefunc::units::{Group, SharingMap};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, Compare, ComparePolicy, ContentAddressing, ContentDigest,
-    DataAttributes, Disposition, FunctionIndex, Linkage, MergeCache, Merger, Options, Plan, Policy,
-    Prove, Similar, Target, decide_sharing,
+    Addresses, Attributes, Bodies, Compare, ComparePolicy, Disposition, FunctionIndex, Linkage,
+    Merger, Options, Plan, Policy, Prove, Similar, Target,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::across::{cut, linked, map, replicated, summaries};

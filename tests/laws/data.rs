@@ -7,9 +7,10 @@ use crate::refused_plans::{data_member, unit};
 use crate::support::{parse_one, random};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_mergefunc::data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, Contents, DataAttributes, DataIndex, DataObject, DataReloc,
-    Disposition, FunctionIndex, Linkage, Merger, Options, Plan, Prebucket, Reason,
+    Addresses, Attributes, Bodies, Disposition, FunctionIndex, Linkage, Merger, Options, Plan,
+    Prebucket, Reason,
 };
 use std::collections::BTreeSet;
 

@@ -6,10 +6,9 @@ use cranelift_codegen::ir::{
     Block, Function, Inst, RelSourceLoc, UserFuncName, Value, ValueLabel, ValueLabelAssignments,
     ValueLabelStart,
 };
-use cranelift_mergefunc::{
-    Addresses, Compare, DataAttributes, Difference, FunctionIndex, Linkage, Neighbour, Rule, Site,
-    Target, first_difference, nearest,
-};
+use cranelift_mergefunc::data::DataAttributes;
+use cranelift_mergefunc::explain::{Difference, Neighbour, Rule, Site, first_difference, nearest};
+use cranelift_mergefunc::{Addresses, Compare, FunctionIndex, Linkage, Target};
 use testkit::permute::Colocated;
 use testkit::unit::{Held, Member, Unit};
 

@@ -3,10 +3,11 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{ExternalName, Function, Inst, InstructionData, Value};
+use cranelift_mergefunc::check::{Mismatch, prove};
 use cranelift_mergefunc::internals::with_body;
 use cranelift_mergefunc::{
-    Callees, Disposition, ExtraArgument, FunctionIndex, Mismatch, Options, Plan, Policy, Prove,
-    Similar, Target, cranelift_codegen, prove,
+    Callees, Disposition, ExtraArgument, FunctionIndex, Options, Plan, Policy, Prove, Similar,
+    Target, cranelift_codegen,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::check::{Applied, check_unit};

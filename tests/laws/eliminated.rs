@@ -6,11 +6,12 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings;
+use cranelift_mergefunc::data::{Contents, DataAttributes, DataIndex, DataObject};
+use cranelift_mergefunc::incremental::{LateThunk, MergeCache};
 use cranelift_mergefunc::internals::decided;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, Contents, DataAttributes, DataIndex, DataObject, Disposition,
-    Emit, FunctionIndex, LateThunk, Linkage, MergeCache, Merger, Options, Plan, Policy, Reason,
-    Similar, Target,
+    Addresses, Attributes, Bodies, Disposition, Emit, FunctionIndex, Linkage, Merger, Options,
+    Plan, Policy, Reason, Similar, Target,
 };
 use std::collections::BTreeSet;
 

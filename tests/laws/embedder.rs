@@ -2,9 +2,10 @@
 
 use crate::support::{free, random};
 use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_mergefunc::thunk::{CallThunks, Thunk};
 use cranelift_mergefunc::{
-    Attributes, Bodies, CallThunks, Disposition, ExtraArgument, FunctionIndex, Linkage, Merger,
-    Options, Plan, Policy, Similar, Target, Thunk,
+    Attributes, Bodies, Disposition, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan,
+    Policy, Similar, Target,
 };
 use testkit::scale::Family;
 use testkit::support::parse_one;

@@ -4,7 +4,7 @@
 use crate::irrelevant::{accesses, each, with_bits};
 use crate::support::{corpus, encode, same_class, trace, walk_all};
 use cranelift_codegen::ir::{AliasRegionData, Function};
-use cranelift_mergefunc::{Mismatch, may_replace};
+use cranelift_mergefunc::check::{Mismatch, may_replace};
 
 /// A change of what a function lets the optimiser assume.
 struct Change {

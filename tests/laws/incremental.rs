@@ -3,9 +3,8 @@
 
 use crate::support::{free, parse_one, random};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
-use cranelift_mergefunc::{
-    Attributes, Disposition, Increment, MergeCache, Merger, Options, Plan, Reason,
-};
+use cranelift_mergefunc::incremental::{Increment, MergeCache};
+use cranelift_mergefunc::{Attributes, Disposition, Merger, Options, Plan, Reason};
 use std::collections::{BTreeMap, HashSet};
 use testkit::unit::{Held, Member, Unit};
 
@@ -217,9 +216,8 @@ fn a_key_keeps_functions_apart_across_units() {
 
 /// A table, and a function that takes its address.
 pub fn table_user(cache: &mut MergeCache, number: u32, alignment: u64) -> Plan {
-    use cranelift_mergefunc::{
-        Addresses, Bodies, Contents, DataAttributes, DataIndex, DataObject, FunctionIndex, Linkage,
-    };
+    use cranelift_mergefunc::data::{Contents, DataAttributes, DataIndex, DataObject};
+    use cranelift_mergefunc::{Addresses, Bodies, FunctionIndex, Linkage};
     struct One(Function, DataObject);
     impl Bodies for One {
         fn body(&mut self, _: FunctionIndex) -> &Function {

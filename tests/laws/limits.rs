@@ -9,10 +9,9 @@ use cranelift_codegen::ir::{
     Block, Function, GlobalValueData, InstBuilder, InstructionData, Opcode, UserExternalName,
     UserExternalNameRef, types,
 };
-use cranelift_mergefunc::{
-    Bodies, Disposition, FunctionIndex, Merger, Options, Plan, Prebucket, first_difference, prove,
-    structural_hash,
-};
+use cranelift_mergefunc::check::prove;
+use cranelift_mergefunc::explain::{first_difference, structural_hash};
+use cranelift_mergefunc::{Bodies, Disposition, FunctionIndex, Merger, Options, Plan, Prebucket};
 use std::collections::BTreeSet;
 
 /// Runs a test with half a megabyte of stack, a quarter of what threads have by default.

@@ -9,7 +9,8 @@ use cranelift_codegen::ir::{
     Function, GlobalValue, GlobalValueData, Immediate, Inst, JumpTable, MemFlags, SigRef,
     StackSlot, Value, ValueList, ValueListPool,
 };
-use cranelift_mergefunc::{Encoding, may_replace};
+use cranelift_mergefunc::check::may_replace;
+use cranelift_mergefunc::explain::Encoding;
 
 /// An index that no table of the corpus has.
 const NOWHERE: usize = 5000;

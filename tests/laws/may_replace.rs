@@ -6,10 +6,9 @@
 
 use crate::refused_plans::{at, data_member, may_become, proven, unit};
 use crate::support::free;
+use cranelift_mergefunc::data::{DataAttributes, DataIndex};
 use cranelift_mergefunc::internals::{aligned, data_aligned, data_decided, decided};
-use cranelift_mergefunc::{
-    Addresses, Attributes, DataAttributes, DataIndex, Disposition, Linkage, Plan, Target,
-};
+use cranelift_mergefunc::{Addresses, Attributes, Disposition, Linkage, Plan, Target};
 use testkit::unit::Unit;
 
 /// Where the body of one of the two functions is.

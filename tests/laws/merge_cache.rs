@@ -9,10 +9,13 @@ use crate::incremental::{
 use crate::refused_plans::{at, data_member, unit};
 use crate::support::{free, parse_one};
 use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_mergefunc::check::{Mismatch, Proof, prove_after};
+use cranelift_mergefunc::data::{DataAttributes, DataIndex};
+use cranelift_mergefunc::explain::first_difference;
+use cranelift_mergefunc::incremental::MergeCache;
 use cranelift_mergefunc::internals::decided;
 use cranelift_mergefunc::{
-    Addresses, Attributes, DataAttributes, DataIndex, Disposition, Linkage, MergeCache, Mismatch,
-    Options, Plan, Proof, Prove, Reason, first_difference, prove_after,
+    Addresses, Attributes, Disposition, Linkage, Options, Plan, Prove, Reason,
 };
 use testkit::unit::{Held, Unit};
 

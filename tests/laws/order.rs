@@ -3,7 +3,8 @@
 
 use crate::support::{Rng, corpus, encode, parse, parse_one, random, verify, walk_all};
 use arbitrary::Unstructured;
-use cranelift_mergefunc::{Compare, ComparePolicy, Encoding, Options, structural_hash};
+use cranelift_mergefunc::explain::{Encoding, structural_hash};
+use cranelift_mergefunc::{Compare, ComparePolicy, Options};
 use std::cmp::Ordering;
 use testkit::mutate::instruction_mutants;
 use testkit::permute::{Colocated, permuted};

@@ -4,7 +4,7 @@ use crate::support::{
     assert_different, assert_equal, corpus, encode, functions_below, parse_one, random, verify,
     walk_all,
 };
-use cranelift_mergefunc::structural_hash;
+use cranelift_mergefunc::explain::structural_hash;
 use std::path::Path;
 use testkit::permute::{Colocated, permuted};
 use testkit::unit::Unit;

@@ -2,9 +2,10 @@
 
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_mergefunc::thunk::{CallThunks, call_thunk};
 use cranelift_mergefunc::{
-    Bodies, CallThunks, ExtraArgument, FunctionIndex, Merger, Options, Policy, Similar, Target,
-    call_thunk, cranelift_codegen,
+    Bodies, ExtraArgument, FunctionIndex, Merger, Options, Policy, Similar, Target,
+    cranelift_codegen,
 };
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;

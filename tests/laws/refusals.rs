@@ -7,9 +7,10 @@ use crate::content::compared;
 use crate::support::{asked_runs, first_seed};
 use arbitrary::Unstructured;
 use cranelift_codegen::isa::TargetIsa;
+use cranelift_mergefunc::across::ContentAddressing;
+use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::{
-    CallThunks, Callees, ContentAddressing, Instructions, Options, Policy, Prebucket, Prove,
-    Similar, Target,
+    Callees, Instructions, Options, Policy, Prebucket, Prove, Similar, Target,
 };
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;

@@ -5,10 +5,12 @@
 
 use crate::support::{free, parse};
 use cranelift_codegen::ir::UserExternalName;
+use cranelift_mergefunc::check::{Mismatch, Proof};
+use cranelift_mergefunc::data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 use cranelift_mergefunc::internals::{aligned, data_aligned, data_decided, decided};
+use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::{
-    Addresses, Attributes, CallThunks, Contents, DataAttributes, DataIndex, DataObject, DataReloc,
-    Disposition, FunctionIndex, Linkage, Mismatch, Options, Plan, Proof, Prove, Target,
+    Addresses, Attributes, Disposition, FunctionIndex, Linkage, Options, Plan, Prove, Target,
 };
 use testkit::unit::{DataMember, Member, Unit};
 

@@ -9,7 +9,8 @@ use cranelift_codegen::ir::{AbiParam, Function, Type, types};
 use cranelift_interpreter::environment::{FuncIndex, FunctionStore};
 use cranelift_interpreter::interpreter::{Interpreter, InterpreterState};
 use cranelift_interpreter::step::ControlFlow;
-use cranelift_mergefunc::{Encoding, Options, cranelift_codegen};
+use cranelift_mergefunc::explain::Encoding;
+use cranelift_mergefunc::{Options, cranelift_codegen};
 use testkit::support::{any_isa, apply_rules, canonical_body, parse_one};
 
 const CONDITIONS: [&str; 10] = ["eq", "ne", "slt", "sge", "sgt", "sle", "ult", "uge", "ugt", "ule"];

@@ -10,9 +10,9 @@ use cranelift_codegen::ir::{
     Constant, Endianness, Function, InstructionData, Opcode, RelSourceLoc, UserStackMapEntry,
     Value, ValueLabel, ValueLabelAssignments, ValueLabelStart, types,
 };
-use cranelift_mergefunc::{
-    Attributes, Compare, Encoding, Merger, Options, Target, first_difference, may_replace,
-};
+use cranelift_mergefunc::check::may_replace;
+use cranelift_mergefunc::explain::{Encoding, first_difference};
+use cranelift_mergefunc::{Attributes, Compare, Merger, Options, Target};
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::mutate::function::function_mutants;
 use testkit::mutate::{Mutant, instruction_mutants, mutants_of};

@@ -10,9 +10,10 @@ use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
+use cranelift_mergefunc::thunk::{CallThunks, call_thunk};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, CallThunks, Callees, Emit, FunctionIndex, Linkage, Merger,
-    NewBody, Options, Plan, Policy, Similar, Target, call_thunk, cranelift_codegen,
+    Addresses, Attributes, Bodies, Callees, Emit, FunctionIndex, Linkage, Merger, NewBody, Options,
+    Plan, Policy, Similar, Target, cranelift_codegen,
 };
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -2,10 +2,8 @@
 
 use crate::support::{encode, free, parse, test_symbol, walk_all};
 use cranelift_codegen::ir::Function;
-use cranelift_mergefunc::{
-    Addresses, Contents, DataAttributes, DataObject, Linkage, Options, Plan, Prebucket, Similar,
-    Stats,
-};
+use cranelift_mergefunc::data::{Contents, DataAttributes, DataObject};
+use cranelift_mergefunc::{Addresses, Linkage, Options, Plan, Prebucket, Similar, Stats};
 use testkit::unit::{DataMember, Member, Unit};
 
 /// Functions 0 and 1 are equal, and 2 states less. 3 has the same shape and another callee; 4 is malformed, 5

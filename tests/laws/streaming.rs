@@ -3,9 +3,9 @@
 use crate::support::{Rng, free, parse, random};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserFuncName};
+use cranelift_mergefunc::streaming::{Known, StreamingMerger};
 use cranelift_mergefunc::{
-    Attributes, Disposition, FunctionIndex, Known, Merger, Options, Plan, Policy, Similar,
-    StreamingMerger, Target,
+    Attributes, Disposition, FunctionIndex, Merger, Options, Plan, Policy, Similar, Target,
 };
 use std::collections::BTreeMap;
 use testkit::check::check_streamed;

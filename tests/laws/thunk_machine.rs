@@ -2,7 +2,8 @@
 
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::UserExternalName;
-use cranelift_mergefunc::{ExtraArgument, ThunkCode, cranelift_codegen};
+use cranelift_mergefunc::thunk::ThunkCode;
+use cranelift_mergefunc::{ExtraArgument, cranelift_codegen};
 use std::collections::BTreeMap;
 
 /// What a register holds: bits, of which the lowest `known` are known, or an address.

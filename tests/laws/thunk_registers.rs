@@ -17,10 +17,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::{self, CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags};
-use cranelift_mergefunc::{
-    ExtraArgument, OptimizeFor, Target, ThunkCode, ThunkReloc, cranelift_codegen,
-    extended_signature,
-};
+use cranelift_mergefunc::thunk::{OptimizeFor, ThunkCode, ThunkReloc};
+use cranelift_mergefunc::{ExtraArgument, Target, cranelift_codegen, extended_signature};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use testkit::thunks::thunk;

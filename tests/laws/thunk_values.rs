@@ -10,10 +10,8 @@ use cranelift_codegen::ir::{
     Signature, Type, UserExternalName, UserExternalNameRef, UserFuncName, Value, types,
 };
 use cranelift_codegen::isa::CallConv;
-use cranelift_mergefunc::{
-    CallThunks, ExtraArgument, OptimizeFor, Target, call_thunk, cranelift_codegen,
-    extended_signature,
-};
+use cranelift_mergefunc::thunk::{CallThunks, OptimizeFor, call_thunk};
+use cranelift_mergefunc::{ExtraArgument, Target, cranelift_codegen, extended_signature};
 use std::sync::Arc;
 use testkit::differential::{Argument, End, Invocation};
 use testkit::host::{Batch, Cpu, Level};

@@ -19,7 +19,8 @@ mod rules;
 
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::TargetIsa;
-use cranelift_mergefunc::{Encoding, Options, Target};
+use cranelift_mergefunc::explain::Encoding;
+use cranelift_mergefunc::{Options, Target};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -19,9 +19,10 @@ use clif_unit::sources::Source;
 use clif_unit::unit::{self, Reading, Unit};
 use clif_unit::verify::Verifier;
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
+use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::{
-    Addresses, Attributes, CallThunks, Callees, Compare, ComparePolicy, Instructions, Linkage,
-    Options, Policy, Prebucket, Similar, Target, cranelift_codegen,
+    Addresses, Attributes, Callees, Compare, ComparePolicy, Instructions, Linkage, Options, Policy,
+    Prebucket, Similar, Target, cranelift_codegen,
 };
 use std::path::PathBuf;
 use target_lexicon::Triple;

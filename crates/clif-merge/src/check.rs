@@ -7,7 +7,8 @@ use anyhow::Result;
 use clif_unit::pass::Merged;
 use clif_unit::unit::Unit;
 use cranelift_codegen::isa::TargetIsa;
-use cranelift_mergefunc::{Options, Proof, cranelift_codegen};
+use cranelift_mergefunc::check::Proof;
+use cranelift_mergefunc::{Options, cranelift_codegen};
 
 /// Checks `merged`, which was made of `unit` under `options`, and says what was checked if the user wants more.
 ///

@@ -8,7 +8,7 @@ use crate::output::Output;
 use crate::sharing::Sets;
 use crate::table::thousands;
 use anyhow::{Context as _, Result, anyhow};
-use cranelift_mergefunc::decide_sharing;
+use cranelift_mergefunc::across::decide_sharing;
 use cranelift_mergefunc::units::{
     CombineError, Combined, FileAt, Group, Outputs, Summaries, combine, merge_summaries,
 };

@@ -25,11 +25,10 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::data::{Contents, DataAttributes};
+use cranelift_mergefunc::thunk::{OptimizeFor, ThunkReloc};
 use cranelift_mergefunc::units::SharingMap;
-use cranelift_mergefunc::{
-    Contents, DataAttributes, Disposition, Linkage, OptimizeFor, Reason, Stats, Target, ThunkReloc,
-    cranelift_codegen,
-};
+use cranelift_mergefunc::{Disposition, Linkage, Reason, Stats, Target, cranelift_codegen};
 use cranelift_mergefunc_module::{
     Aliases, BackEnd, CompiledFunction, MergingModule, ModuleOptions, ModuleStats,
 };

@@ -18,7 +18,9 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
 use cranelift_libcalls::LIBRARY;
-use cranelift_mergefunc::{Contents, ThunkCode, ThunkReloc, cranelift_codegen};
+use cranelift_mergefunc::cranelift_codegen;
+use cranelift_mergefunc::data::Contents;
+use cranelift_mergefunc::thunk::{ThunkCode, ThunkReloc};
 use cranelift_module::{DataDescription, FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget};
 use std::collections::HashMap;
 use std::fmt;

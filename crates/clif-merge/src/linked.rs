@@ -8,7 +8,9 @@
 //! nothing.
 
 use cranelift_codegen::ir::UserExternalName;
-use cranelift_mergefunc::{ContentDigest, Disposition, MergeMap, cranelift_codegen};
+use cranelift_mergefunc::across::ContentDigest;
+use cranelift_mergefunc::explain::MergeMap;
+use cranelift_mergefunc::{Disposition, cranelift_codegen};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 

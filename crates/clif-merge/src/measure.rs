@@ -13,9 +13,10 @@ use clif_unit::unit::{Became, Names, Unit};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::thunk::{CallThunks, OptimizeFor, call_thunk};
 use cranelift_mergefunc::{
-    self as pass, CallThunks, Disposition, ExtraArgument, FunctionIndex, OptimizeFor, Options,
-    Plan, Target, call_thunk, cranelift_codegen,
+    self as pass, Disposition, ExtraArgument, FunctionIndex, Options, Plan, Target,
+    cranelift_codegen,
 };
 use std::collections::BTreeMap;
 use std::hint::black_box;

@@ -7,7 +7,7 @@
 use crate::args::SimilarPolicy;
 use crate::table::thousands;
 use anyhow::{Result, anyhow, bail};
-use cranelift_mergefunc::decide_sharing;
+use cranelift_mergefunc::across::decide_sharing;
 use cranelift_mergefunc::units::{
     Cell, Combined, FormatError, FunctionSummary, Group, Identity, Outputs, SetDecision, Summaries,
     UnitSummary, combine,

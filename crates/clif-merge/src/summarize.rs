@@ -11,8 +11,9 @@ use anyhow::Result;
 use clif_unit::pass;
 use clif_unit::unit::Unit;
 use cranelift_codegen::isa::TargetIsa;
+use cranelift_mergefunc::across::ContentAddressing;
 use cranelift_mergefunc::units::UnitSummary;
-use cranelift_mergefunc::{ContentAddressing, Options, cranelift_codegen};
+use cranelift_mergefunc::{Options, cranelift_codegen};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -22,9 +22,10 @@ use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValue, GlobalValueData, InstructionData, UserExternalName,
 };
 use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::data::DataIndex;
+use cranelift_mergefunc::explain::{Difference, Rule, Site, first_difference, nearest};
 use cranelift_mergefunc::{
-    DataIndex, Difference, Disposition, FunctionIndex, Options, Plan, Rule, SimilarSet, Site,
-    cranelift_codegen, first_difference, nearest,
+    Disposition, FunctionIndex, Options, Plan, SimilarSet, cranelift_codegen,
 };
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

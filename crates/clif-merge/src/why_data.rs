@@ -10,7 +10,8 @@ use clif_unit::error::Place;
 use clif_unit::words::{PREFIX, first_word};
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::{Contents, DataIndex, DataReloc, Disposition, Reason, cranelift_codegen};
+use cranelift_mergefunc::data::{Contents, DataIndex, DataReloc};
+use cranelift_mergefunc::{Disposition, Reason, cranelift_codegen};
 use std::fmt::Write as _;
 
 /// Lines of a data object that are shown.

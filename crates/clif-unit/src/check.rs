@@ -10,10 +10,9 @@ use crate::verify::Verifier;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::{
-    Bodies, DataIndex, DataObject, FunctionIndex, Options, Proof, Refutation, cranelift_codegen,
-    prove,
-};
+use cranelift_mergefunc::check::{Proof, Refutation, prove};
+use cranelift_mergefunc::data::{DataIndex, DataObject};
+use cranelift_mergefunc::{Bodies, FunctionIndex, Options, cranelift_codegen};
 use std::fmt;
 
 /// What is wrong with a merged unit, for a person to read.

@@ -8,7 +8,8 @@
 pub use crate::words::{PREFIX, parse_addresses, parse_linkage};
 
 use crate::words::Said;
-use cranelift_mergefunc::{Attributes, DataAttributes};
+use cranelift_mergefunc::Attributes;
+use cranelift_mergefunc::data::DataAttributes;
 
 /// The attributes of a function, where `defaults` hold for what was not said.
 pub fn attributes(said: &Said, defaults: Attributes) -> Attributes {

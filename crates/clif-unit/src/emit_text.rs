@@ -11,9 +11,9 @@ use crate::pass::{CALL_THUNKS, Emit, Merged};
 use crate::unit::{Became, Unit};
 use cranelift_codegen::ir::{Function, Signature, UserExternalName, UserFuncName};
 use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::thunk::call_thunk;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Disposition, ExtraArgument, FunctionIndex, Linkage, call_thunk,
-    cranelift_codegen,
+    Addresses, Attributes, Disposition, ExtraArgument, FunctionIndex, Linkage, cranelift_codegen,
 };
 use std::fmt::Write as _;
 

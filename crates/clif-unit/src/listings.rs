@@ -7,7 +7,8 @@ use crate::error::Place;
 use crate::scan::scan;
 use crate::sources::Source;
 use cranelift_codegen::ir::entities::AnyEntity;
-use cranelift_mergefunc::{Site, cranelift_codegen};
+use cranelift_mergefunc::cranelift_codegen;
+use cranelift_mergefunc::explain::Site;
 use cranelift_reader::ParseOptions;
 use std::collections::HashMap;
 

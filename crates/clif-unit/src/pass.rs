@@ -7,11 +7,12 @@ use crate::unit::{Became, Given, Names, Unit};
 use anyhow::Result;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::data::{DataAttributes, DataEmit, DataIndex, DataObject, DataOutput};
+use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::units::UnitSummary;
 use cranelift_mergefunc::{
-    self as pass, Bodies, CallThunks, DataAttributes, DataEmit, DataIndex, DataObject, DataOutput,
-    ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan, SharedBodies, Target,
-    cranelift_codegen,
+    self as pass, Bodies, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan,
+    SharedBodies, Target, cranelift_codegen,
 };
 use std::collections::{HashMap, HashSet};
 

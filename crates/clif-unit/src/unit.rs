@@ -31,10 +31,9 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::verifier::VerifierErrors;
-use cranelift_mergefunc::{
-    Addresses, Attributes, CallThunks, Encoding, Options, call_thunk, cranelift_codegen,
-    extended_signature,
-};
+use cranelift_mergefunc::explain::Encoding;
+use cranelift_mergefunc::thunk::{CallThunks, call_thunk};
+use cranelift_mergefunc::{Addresses, Attributes, Options, cranelift_codegen, extended_signature};
 use std::collections::{BTreeSet, HashMap};
 
 /// A function as it was written.

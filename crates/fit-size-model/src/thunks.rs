@@ -3,7 +3,8 @@
 use crate::sample::{Group, sample};
 use cranelift_codegen::ir::{AbiParam, Signature, Type, UserExternalName, UserFuncName, types};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
-use cranelift_mergefunc::{CallThunks, ExtraArgument, call_thunk, cranelift_codegen};
+use cranelift_mergefunc::thunk::{CallThunks, call_thunk};
+use cranelift_mergefunc::{ExtraArgument, cranelift_codegen};
 use cranelift_size_model::Registers;
 use rayon::prelude::*;
 use std::sync::Arc;

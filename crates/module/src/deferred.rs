@@ -4,7 +4,8 @@ use crate::flush::{ADDED, Unit};
 use crate::{Definition, Pending};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef;
-use cranelift_mergefunc::{Bodies, DataIndex, DataObject, FunctionIndex, SharedBodies};
+use cranelift_mergefunc::data::{DataIndex, DataObject};
+use cranelift_mergefunc::{Bodies, FunctionIndex, SharedBodies};
 use cranelift_module::{DataId, FuncId, ModuleDeclarations};
 
 impl Pending {

@@ -15,10 +15,9 @@ use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::ir::Signature;
 use cranelift_entity::EntityRef;
-use cranelift_mergefunc::{
-    CallThunks, Contents, Emit, ExtraArgument, FunctionIndex, NewBody, Output, Plan, Thunk,
-    ThunkReloc,
-};
+use cranelift_mergefunc::data::Contents;
+use cranelift_mergefunc::thunk::{CallThunks, Thunk, ThunkReloc};
+use cranelift_mergefunc::{Emit, ExtraArgument, FunctionIndex, NewBody, Output, Plan};
 use cranelift_module::{
     DataDescription, DataId, FuncId, Init, Module, ModuleReloc, ModuleRelocTarget, ModuleResult,
 };

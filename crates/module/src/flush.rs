@@ -12,10 +12,13 @@ use crate::{
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef;
+use cranelift_mergefunc::across::ContentAddressing;
+use cranelift_mergefunc::data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
+use cranelift_mergefunc::incremental::Increment;
+use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::{
-    AddError, Addresses, Attributes, CallThunks, ContentAddressing, Contents, DataAttributes,
-    DataIndex, DataObject, DataReloc, Disposition, ExtraArgument, FunctionIndex, Increment,
-    Linkage, Merger, NewBody, Options, Plan, Reason, Similar,
+    AddError, Addresses, Attributes, Disposition, ExtraArgument, FunctionIndex, Linkage, Merger,
+    NewBody, Options, Plan, Reason, Similar,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Init, Module, ModuleError, ModuleReloc, ModuleRelocTarget,

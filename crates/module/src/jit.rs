@@ -2,7 +2,7 @@
 
 use crate::{BackEnd, MergingModule};
 use cranelift_jit::JITModule;
-use cranelift_mergefunc::MergeMap;
+use cranelift_mergefunc::explain::MergeMap;
 use cranelift_module::{DataId, FuncId, ModuleRelocTarget, ModuleResult};
 
 impl MergingModule<JITModule> {

@@ -74,10 +74,13 @@ use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{self, Function, UserExternalName};
 use cranelift_codegen::isa::{TargetFrontendConfig, TargetIsa};
 use cranelift_entity::SecondaryMap;
+use cranelift_mergefunc::check::Refutation;
+use cranelift_mergefunc::data::DataAttributes;
+use cranelift_mergefunc::explain::{MergeMap, Original};
+use cranelift_mergefunc::incremental::MergeCache;
 use cranelift_mergefunc::units::SharingMap;
 use cranelift_mergefunc::{
-    Attributes, DataAttributes, Disposition, ExtraArgument, Linkage, MergeCache, MergeMap,
-    Original, Plan, Reason, Refutation, Stats, Target,
+    Attributes, Disposition, ExtraArgument, Linkage, Plan, Reason, Stats, Target,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, FuncOrDataId, Module, ModuleDeclarations, ModuleError,

@@ -10,7 +10,8 @@
 use crate::view::View;
 use crate::{Aliases, DataState, FunctionState};
 use cranelift_codegen::ir::UserExternalName;
-use cranelift_mergefunc::{Attributes, DataAttributes, Disposition, Reason};
+use cranelift_mergefunc::data::DataAttributes;
+use cranelift_mergefunc::{Attributes, Disposition, Reason};
 use cranelift_module::{DataId, FuncId, ModuleError, ModuleRelocTarget, ModuleResult};
 
 impl View<'_> {

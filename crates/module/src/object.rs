@@ -2,7 +2,7 @@
 
 use crate::{Aliases, BackEnd, FunctionState, MergingModule};
 use cranelift_entity::SecondaryMap;
-use cranelift_mergefunc::MergeMap;
+use cranelift_mergefunc::explain::MergeMap;
 use cranelift_module::{FuncId, ModuleResult};
 use cranelift_object::object::write::{Comdat, Symbol, SymbolId, SymbolSection};
 use cranelift_object::object::{BinaryFormat, ComdatKind, SectionFlags, SymbolFlags, elf};

@@ -14,8 +14,9 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::{CompiledCode, Context};
 use cranelift_entity::EntityRef;
 use cranelift_jit::JITModule;
+use cranelift_mergefunc::incremental::MergeCache;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, FunctionIndex, MergeCache, Merger, Options, Plan, Policy, Prove,
+    Addresses, Attributes, Bodies, FunctionIndex, Merger, Options, Plan, Policy, Prove,
     SharedBodies, Similar, Target,
 };
 use cranelift_mergefunc_module::{BackEnd, DefineCompiled, MergingModule, ModuleOptions};

@@ -8,8 +8,9 @@
 use crate::differential::{Comparison, Effort, Host};
 use crate::program::{Parts, Program};
 use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Value};
+use cranelift_mergefunc::explain::Encoding;
 use cranelift_mergefunc::internals::{passing, with_body};
-use cranelift_mergefunc::{Encoding, ExtraArgument, FunctionIndex, Options, Plan, Prebucket};
+use cranelift_mergefunc::{ExtraArgument, FunctionIndex, Options, Plan, Prebucket};
 use std::collections::BTreeSet;
 
 /// A parameterised body that takes the place of functions of different shapes.

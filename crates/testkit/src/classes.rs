@@ -11,7 +11,8 @@
 
 use crate::unit::{DataMember, Unit};
 use cranelift_codegen::ir::{AliasRegion, Function, Opcode, UserExternalNameRef};
-use cranelift_mergefunc::{Addresses, DataObject, DataReloc, Linkage};
+use cranelift_mergefunc::data::{DataObject, DataReloc};
+use cranelift_mergefunc::{Addresses, Linkage};
 
 /// Which functions of a unit are equal. Data objects come after them.
 pub struct Oracle {

@@ -26,12 +26,14 @@ use cranelift_codegen::ir::{
     InstructionData, Signature, UserExternalName, UserFuncName,
 };
 use cranelift_entity::EntityRef;
+use cranelift_mergefunc::check::{Proof, Refutation, prove, prove_after};
+use cranelift_mergefunc::data::{DataAttributes, DataEmit, DataIndex, DataObject};
+use cranelift_mergefunc::incremental::{Increment, MergeCache};
+use cranelift_mergefunc::streaming::{Known, StreamingMerger};
+use cranelift_mergefunc::thunk::{CallThunks, OptimizeFor, ThunkCode, call_thunk};
 use cranelift_mergefunc::units::UnitSummary;
 use cranelift_mergefunc::{
-    Bodies, CallThunks, DataAttributes, DataEmit, DataIndex, DataObject, Disposition, Emit,
-    ExtraArgument, FunctionIndex, Increment, Known, Linkage, MergeCache, Merger, OptimizeFor,
-    Options, Plan, Proof, Refutation, StreamingMerger, Target, ThunkCode, call_thunk, prove,
-    prove_after,
+    Bodies, Disposition, Emit, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan, Target,
 };
 use std::borrow::Cow;
 

@@ -7,9 +7,10 @@ use crate::isa;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::verify_function;
+use cranelift_mergefunc::check::may_replace;
+use cranelift_mergefunc::explain::Encoding;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Encoding, FunctionIndex, Linkage, Merger, Options, Plan, Prebucket,
-    may_replace,
+    Addresses, Attributes, FunctionIndex, Linkage, Merger, Options, Plan, Prebucket,
 };
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

@@ -19,11 +19,10 @@ use crate::support::{Rng, any_isa, walk_all};
 use crate::unit::{Member, Unit};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Block, Function, Inst, UserExternalName};
+use cranelift_mergefunc::check::may_replace;
+use cranelift_mergefunc::explain::{Encoding, structural_hash};
 use cranelift_mergefunc::internals::decided;
-use cranelift_mergefunc::{
-    Disposition, Encoding, FunctionIndex, Options, Plan, Prebucket, Prove, may_replace,
-    structural_hash,
-};
+use cranelift_mergefunc::{Disposition, FunctionIndex, Options, Plan, Prebucket, Prove};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -17,9 +17,9 @@ use clif_unit::unit::{Defaults, Reading, Source, Unit, parse_unit};
 use clif_unit::verify::Verifier;
 use clif_unit::{check, data, text};
 use cranelift_codegen::isa::OwnedTargetIsa;
+use cranelift_mergefunc::data::Contents;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Contents, Linkage, Options, Policy, Prebucket, Similar, Target,
-    cranelift_codegen,
+    Addresses, Attributes, Linkage, Options, Policy, Prebucket, Similar, Target, cranelift_codegen,
 };
 use cranelift_mergefunc_canonical::panic_is_contained;
 use std::sync::OnceLock;

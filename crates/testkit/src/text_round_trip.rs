@@ -12,9 +12,8 @@ use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, Inst, InstructionData, MemFlagsData, StackSlotKind,
     Value,
 };
-use cranelift_mergefunc::{
-    Compare, ComparePolicy, Encoding, Options, Prebucket, cranelift_codegen,
-};
+use cranelift_mergefunc::explain::Encoding;
+use cranelift_mergefunc::{Compare, ComparePolicy, Options, Prebucket, cranelift_codegen};
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 

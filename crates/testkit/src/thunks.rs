@@ -10,7 +10,8 @@ use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{ExternalName, Signature, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{Context, FinalizedRelocTarget};
-use cranelift_mergefunc::{CallThunks, ExtraArgument, OptimizeFor, Target, ThunkCode, call_thunk};
+use cranelift_mergefunc::thunk::{CallThunks, OptimizeFor, ThunkCode, call_thunk};
+use cranelift_mergefunc::{ExtraArgument, Target};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A relocation: of what, how, and what is added in bytes.

@@ -15,9 +15,11 @@ use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, UserExternalName, UserExternalNameRef, UserFuncName,
 };
 use cranelift_codegen::isa::TargetIsa;
+use cranelift_mergefunc::check::{Proof, Refutation};
+use cranelift_mergefunc::incremental::{Increment, MergeCache};
 use cranelift_mergefunc::{
-    Attributes, Bodies, Callees, FunctionIndex, Increment, Instructions, MergeCache, Options, Plan,
-    Policy, Prebucket, Proof, Refutation, Similar, SizeModel, Target,
+    Attributes, Bodies, Callees, FunctionIndex, Instructions, Options, Plan, Policy, Prebucket,
+    Similar, SizeModel, Target,
 };
 use std::collections::HashSet;
 
@@ -227,7 +229,7 @@ impl Unit {
     ///
     /// # Errors
     ///
-    /// As [`prove`](cranelift_mergefunc::prove).
+    /// As [`prove`](cranelift_mergefunc::check::prove).
     pub fn prove(&self, plan: &Plan) -> Result<Proof, Refutation> {
         Parts::from(self).prove(plan)
     }
@@ -236,7 +238,7 @@ impl Unit {
     ///
     /// # Errors
     ///
-    /// As [`prove_after`](cranelift_mergefunc::prove_after).
+    /// As [`prove_after`](cranelift_mergefunc::check::prove_after).
     pub fn prove_after(&self, cache: &MergeCache, plan: &Plan) -> Result<Proof, Refutation> {
         Parts::from(self).prove_after(cache, plan)
     }

@@ -6,10 +6,9 @@
 mod hostile;
 
 use arbitrary::Unstructured;
+use cranelift_mergefunc::across::{ContentAddressing, decide_sharing};
 use cranelift_mergefunc::units::{Group, SetDecision};
-use cranelift_mergefunc::{
-    Attributes, ContentAddressing, Options, Policy, Prove, Similar, Target, decide_sharing,
-};
+use cranelift_mergefunc::{Attributes, Options, Policy, Prove, Similar, Target};
 use object::{Object, ObjectSymbol};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -9,7 +9,8 @@ use clif_unit::sources::Source;
 use clif_unit::text;
 use clif_unit::unit::Unit;
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::{DataIndex, Disposition, FunctionIndex, Plan};
+use cranelift_mergefunc::data::DataIndex;
+use cranelift_mergefunc::{Disposition, FunctionIndex, Plan};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 

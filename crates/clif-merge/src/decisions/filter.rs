@@ -3,7 +3,8 @@
 use super::{Decision, Kind};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clif_unit::names::Wanted;
-use cranelift_mergefunc::{Reason, Rule};
+use cranelift_mergefunc::Reason;
+use cranelift_mergefunc::explain::Rule;
 
 /// What rows must fit. Of several values of one option one must fit, and of several options all.
 #[derive(Clone, Debug, Default, clap::Args)]

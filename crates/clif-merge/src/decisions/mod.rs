@@ -17,10 +17,9 @@ use clif_unit::names::Names;
 use clif_unit::unit::Unit;
 use cranelift_codegen::ir::Function;
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::{
-    DataIndex, Difference, Disposition, FunctionIndex, Options, Plan, Reason, Rule, Site,
-    cranelift_codegen, first_difference,
-};
+use cranelift_mergefunc::data::DataIndex;
+use cranelift_mergefunc::explain::{Difference, Rule, Site, first_difference};
+use cranelift_mergefunc::{Disposition, FunctionIndex, Options, Plan, Reason, cranelift_codegen};
 use resembling::Resembling;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;

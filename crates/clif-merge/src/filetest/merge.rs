@@ -25,10 +25,12 @@ use cranelift_codegen::ir::{ExternalName, Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_entity::EntityRef as _;
+use cranelift_mergefunc::data::DataEntry;
+use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::{
-    Addresses, CallThunks, Callees, ComparePolicy, DataEntry, Disposition, Entry, FunctionIndex,
-    Instructions, Linkage, NewBody, Options, Plan, Policy, Prebucket, Similar, SizeModel,
-    cranelift_codegen, extended_signature,
+    Addresses, Callees, ComparePolicy, Disposition, Entry, FunctionIndex, Instructions, Linkage,
+    NewBody, Options, Plan, Policy, Prebucket, Similar, SizeModel, cranelift_codegen,
+    extended_signature,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};

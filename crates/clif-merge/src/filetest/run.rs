@@ -18,9 +18,8 @@ use cranelift_codegen::data_value::{DataValue, DisplayDataValues};
 use cranelift_codegen::ir::{Signature, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::{
-    Disposition, ExtraArgument, FunctionIndex, Options, call_thunk, cranelift_codegen,
-};
+use cranelift_mergefunc::thunk::call_thunk;
+use cranelift_mergefunc::{Disposition, ExtraArgument, FunctionIndex, Options, cranelift_codegen};
 use cranelift_reader::{RunCommand, parse_run_command};
 use std::collections::HashSet;
 

@@ -9,7 +9,8 @@ use crate::decisions::{Decision, Item, Resembled, by_name};
 use crate::families::Family;
 use crate::report::Report;
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::{Reason, Rule};
+use cranelift_mergefunc::Reason;
+use cranelift_mergefunc::explain::Rule;
 use serde::Serialize;
 use std::collections::HashMap;
 

@@ -7,9 +7,8 @@ use super::GivenData;
 use crate::unit::Unit;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::EntityRef as _;
-use cranelift_mergefunc::{
-    Addresses, Contents, DataIndex, DataReloc, Linkage, Plan, cranelift_codegen,
-};
+use cranelift_mergefunc::data::{Contents, DataIndex, DataReloc};
+use cranelift_mergefunc::{Addresses, Linkage, Plan, cranelift_codegen};
 
 /// Where two data objects first differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,9 +10,8 @@ use crate::error::{Place, bail_at};
 use crate::unit::Names;
 use anyhow::Result;
 use cranelift_codegen::ir::UserExternalName;
-use cranelift_mergefunc::{
-    Addresses, Contents, DataAttributes, DataObject, DataReloc, cranelift_codegen,
-};
+use cranelift_mergefunc::data::{Contents, DataAttributes, DataObject, DataReloc};
+use cranelift_mergefunc::{Addresses, cranelift_codegen};
 use std::collections::HashMap;
 
 pub use parse::{Name, Parsed};

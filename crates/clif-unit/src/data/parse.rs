@@ -20,7 +20,8 @@ use crate::words::{
 };
 pub use crate::words::{Name, Place};
 use anyhow::{Result, bail};
-use cranelift_mergefunc::{Addresses, Contents, DataAttributes};
+use cranelift_mergefunc::Addresses;
+use cranelift_mergefunc::data::{Contents, DataAttributes};
 use std::borrow::Cow;
 use winnow::combinator::{alt, delimited, eof, opt, peek, preceded, repeat, terminated};
 use winnow::token::{any, none_of, take, take_while};

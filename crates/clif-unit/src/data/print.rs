@@ -4,7 +4,8 @@ use super::parse::MAX_FILL;
 use super::{GivenData, POINTER_BYTES};
 use crate::directives::PREFIX;
 use cranelift_codegen::ir::UserExternalName;
-use cranelift_mergefunc::{Contents, DataAttributes, cranelift_codegen};
+use cranelift_mergefunc::cranelift_codegen;
+use cranelift_mergefunc::data::{Contents, DataAttributes};
 
 /// Columns of a line.
 const WIDTH: usize = 100;
@@ -171,7 +172,8 @@ mod tests {
     use crate::data::parse::{MAX_SIZE, Name, Parsed};
     use crate::error::Place;
     use arbitrary::Unstructured;
-    use cranelift_mergefunc::{Addresses, DataObject, DataReloc, Linkage};
+    use cranelift_mergefunc::data::{DataObject, DataReloc};
+    use cranelift_mergefunc::{Addresses, Linkage};
 
     fn display(symbol: &UserExternalName) -> String {
         match symbol.namespace {

@@ -1,7 +1,8 @@
 //! Addresses in a JIT: every function has one, comparisons of addresses give what they give without merging, and
 //! the merge map leads from each address back to the functions there.
 
-use cranelift_mergefunc::{Addresses, Disposition, MergeMap, Original};
+use cranelift_mergefunc::explain::{MergeMap, Original};
+use cranelift_mergefunc::{Addresses, Disposition};
 use cranelift_mergefunc_module::{BackEnd, MergingModule};
 use cranelift_module::Module;
 use testkit::modules::{

@@ -5,11 +5,12 @@
 
 use super::map;
 use crate::support::Rng;
+use cranelift_mergefunc::across::decide_sharing;
 use cranelift_mergefunc::units::fixed_hash;
 use cranelift_mergefunc::units::{
     Cell, FunctionSummary, Group, Identity, SetDecision, UnitSummary,
 };
-use cranelift_mergefunc::{Linkage, Policy, decide_sharing};
+use cranelift_mergefunc::{Linkage, Policy};
 use std::collections::HashMap;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 

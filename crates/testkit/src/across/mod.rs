@@ -25,13 +25,12 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{Context, FinalizedRelocTarget};
+use cranelift_mergefunc::across::{ContentAddressing, ContentDigest, decide_sharing};
+use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::units::{
     Group, Outputs, SetDecision, SharingMap, Summaries, UnitSummary, combine,
 };
-use cranelift_mergefunc::{
-    CallThunks, ContentAddressing, ContentDigest, Emit, Linkage, Options, Plan, Policy, Prove,
-    decide_sharing,
-};
+use cranelift_mergefunc::{Emit, Linkage, Options, Plan, Policy, Prove};
 pub use hostile::{damaged_map, damaged_summaries, hostile_map, random_sets};
 use std::collections::{BTreeMap, HashMap, HashSet};
 

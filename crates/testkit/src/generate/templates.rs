@@ -19,9 +19,8 @@ use cranelift_codegen::ir::{
     UserExternalName, UserFuncName, Value,
 };
 use cranelift_codegen::isa::CallConv;
-use cranelift_mergefunc::{
-    Addresses, Attributes, Contents, DataAttributes, DataObject, DataReloc, Linkage, Options,
-};
+use cranelift_mergefunc::data::{Contents, DataAttributes, DataObject, DataReloc};
+use cranelift_mergefunc::{Addresses, Attributes, Linkage, Options};
 
 /// What a template is instantiated for: an integer of so many bytes, and how two of them compare.
 #[derive(Clone, Copy)]

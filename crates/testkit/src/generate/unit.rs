@@ -25,9 +25,9 @@ use cranelift_codegen::ir::immediates::Imm64;
 use cranelift_codegen::ir::{
     Function, Inst, InstructionData, Opcode, UserExternalName, UserFuncName,
 };
+use cranelift_mergefunc::data::{Contents, DataAttributes, DataObject, DataReloc};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Contents, DataAttributes, DataObject, DataReloc, Linkage, Options,
-    Policy, Prebucket, Similar, Target,
+    Addresses, Attributes, Linkage, Options, Policy, Prebucket, Similar, Target,
 };
 
 /// How a function came to be.

@@ -124,8 +124,12 @@ fn run() -> Result<(), Box<dyn Error>> {"#,
     },
     Hook {
         file: "examples/raw.rs",
-        at: &["// Two functions may have one address here."],
-        put: Put::Before("prove: cranelift_mergefunc::Prove::Never,"),
+        at: &[
+            "let options = Options { target: Target::of(isa), aliases: true, ..Options::default() };",
+        ],
+        put: Put::After(
+            "let options = Options { prove: cranelift_mergefunc::Prove::Never, ..options };",
+        ),
     },
     // The checker would refuse what a fault merges.
     Hook {
@@ -140,7 +144,7 @@ fn run() -> Result<(), Box<dyn Error>> {"#,
             "#![allow(missing_docs, unused_imports, reason = \"a copy with faults\")]",
         ),
     },
-    Hook { file: "src/lib.rs", at: &["mod explain;"], put: Put::After("pub mod fault_injection;") },
+    Hook { file: "src/lib.rs", at: &["pub mod explain;"], put: Put::After("pub mod fault_injection;") },
     Hook {
         file: "src/lib.rs",
         at: &["#[cfg(feature = \"std\")]", "extern crate std;"],

@@ -14,8 +14,10 @@ use cranelift_codegen::isa::unwind::UnwindInst;
 use cranelift_codegen::{
     Context, ExceptionContextLoc, FinalizedMachExceptionHandler, FinalizedRelocTarget, RegClass,
 };
+use cranelift_mergefunc::Target;
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::{Contents, Target, ThunkReloc};
+use cranelift_mergefunc::data::Contents;
+use cranelift_mergefunc::thunk::ThunkReloc;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What is known of code, by address.

@@ -25,7 +25,7 @@ use cranelift_interpreter::interpreter::LibCallHandler;
 use cranelift_interpreter::state::{InterpreterFunctionRef, MemoryError, State};
 use cranelift_interpreter::step::{ControlFlow, CraneliftTrap, step};
 use cranelift_mergefunc::cranelift_codegen;
-use cranelift_mergefunc::{Contents, DataObject};
+use cranelift_mergefunc::data::{Contents, DataObject};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};

@@ -6,7 +6,8 @@ use crate::modules::items_description;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{self, UserExternalName, UserFuncName};
-use cranelift_mergefunc::{Attributes, DataAttributes};
+use cranelift_mergefunc::Attributes;
+use cranelift_mergefunc::data::DataAttributes;
 use cranelift_mergefunc_module::MergingModule;
 use cranelift_module::{
     DataDescription, DataId, FuncId, Linkage, Module, ModuleReloc, ModuleResult,

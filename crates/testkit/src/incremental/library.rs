@@ -25,9 +25,11 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::{Context, FinalizedRelocTarget};
 use cranelift_entity::EntityRef;
 use cranelift_jit::JITModule;
+use cranelift_mergefunc::data::{Contents, DataIndex, DataObject, DataReloc};
+use cranelift_mergefunc::incremental::MergeCache;
+use cranelift_mergefunc::thunk::{CallThunks, ThunkReloc, call_thunk};
 use cranelift_mergefunc::{
-    Bodies, CallThunks, Contents, DataIndex, DataObject, DataReloc, Disposition, FunctionIndex,
-    MergeCache, Merger, Options, Plan, Prebucket, Target, ThunkReloc, call_thunk,
+    Bodies, Disposition, FunctionIndex, Merger, Options, Plan, Prebucket, Target,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget,

@@ -9,10 +9,10 @@ use crate::modules;
 use crate::support::Rng;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
+use cranelift_mergefunc::across::ContentAddressing;
+use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::units::{Group, SetDecision, SharingMap, UnitSummary};
-use cranelift_mergefunc::{
-    Bodies, CallThunks, ContentAddressing, FunctionIndex, Merger, Options, Prove, Target,
-};
+use cranelift_mergefunc::{Bodies, FunctionIndex, Merger, Options, Prove, Target};
 use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::Linkage;
 use std::sync::Arc;

@@ -6,8 +6,9 @@
 
 use super::runs;
 use arbitrary::Unstructured;
+use cranelift_mergefunc::across::decide_sharing;
 use cranelift_mergefunc::units::{Outputs, SharingMap, Summaries, combine, merge_summaries};
-use cranelift_mergefunc::{Options, Policy, decide_sharing};
+use cranelift_mergefunc::{Options, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::across::{damaged_summaries, hostile_map, linked_with, map, pieces, run, summaries};
 use testkit::differential::{Comparison, Tally};

@@ -3,9 +3,8 @@
 //! Random functions seldom have full registers, tables of methods and exports together with instructions that differ; a body
 //! whose selector was taken off the stack at the wrong place would not be noticed by them.
 
-use cranelift_mergefunc::{
-    CallThunks, Disposition, Entry, Options, Policy, Prebucket, Similar, Target,
-};
+use cranelift_mergefunc::thunk::CallThunks;
+use cranelift_mergefunc::{Disposition, Entry, Options, Policy, Prebucket, Similar, Target};
 use testkit::aligned;
 use testkit::differential::{Comparison, Effort, Tally};
 use testkit::generate::templates;

@@ -2,7 +2,8 @@
 
 use crate::by_hand::eliminated;
 use cranelift_codegen::ir::UserExternalName;
-use cranelift_mergefunc::{Contents, DataAttributes, DataObject, DataReloc, cranelift_codegen};
+use cranelift_mergefunc::cranelift_codegen;
+use cranelift_mergefunc::data::{Contents, DataAttributes, DataObject, DataReloc};
 use testkit::unit::DataMember;
 
 /// Functions, then three that call each other, and later ones that equal those but for one thing: two different ones of

@@ -11,9 +11,10 @@ use testkit::differential::{Comparison, Effort};
 use testkit::program::{self, ADDED, Parts, WRAPPERS};
 use testkit::unit::{Member, Unit};
 use testkit::support::Rng;
-use cranelift_mergefunc::{Addresses, Bodies, Disposition, ExtraArgument, FunctionIndex, MergeCache, Merger, Options, Plan, Policy, Prove, Similar, cranelift_codegen};
+use cranelift_mergefunc::{Addresses, Bodies, Disposition, ExtraArgument, FunctionIndex, Merger, Options, Plan, Policy, Prove, Similar, cranelift_codegen};
+use cranelift_mergefunc::incremental::MergeCache;
 use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
-use cranelift_module::Linkage;
+use cranelift_module::{FuncOrDataId, Linkage, Module};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -70,7 +71,8 @@ block0(v0: i64):
 "
         )
     };
-    let preemptible = |name: &str, callee: &str| calls("preemptible", name, callee);
+    let preemptible =
+        |name: &str, callee: &str| mixes(name, callee, 1).replace("export", "preemptible");
     [
         // `g` is merged into `f`.
         plus("local", "f", 5) + &plus("local", "g", 5) + &calls("export", "d", "g"),
@@ -84,12 +86,12 @@ block0(v0: i64):
             + &mixes("y", "h", 3),
         // `f`, which can be interposed, equals `d`.
         plus("preemptible", "f", 5) + &plus("export", "d", 5),
-        // `f` is called by the private copy of preemptible functions, one of which calls a duplicate of `f`.
+        // `f` is called by the private copy of preemptible functions, one of which calls `pinned`, a duplicate of `f`. Nothing
+        // is merged into `f`.
         plus("export", "f", 5)
+            + &plus("local", "pinned", 5)
             + &preemptible("p", "f")
-            + &preemptible("q", "f")
-            + &plus("export", "g", 5)
-            + &preemptible("d", "g"),
+            + &preemptible("d", "pinned"),
     ]
 }
 
@@ -112,6 +114,9 @@ fn prints(program: &str, is_merged: bool) -> String {
     };
     let mut module = MergingModule::with_options(object(), options);
     define_all(&mut module, program);
+    if let Some(FuncOrDataId::Func(pinned)) = module.get_name("pinned") {
+        module.attributes(pinned).pinned = true;
+    }
     declare(&mut module, "f", Linkage::Export, "(i64) -> i64 system_v");
     let object = module.finish().expect("an object").emit().expect("an object file");
     let workshop = Workshop::new(&format!("fault-injection-{is_merged}"));

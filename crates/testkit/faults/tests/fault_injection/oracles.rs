@@ -26,10 +26,11 @@ use testkit::program::{Parts, Program};
 use testkit::unit::{DataMember, Unit};
 use testkit::support::{Rng, free, parse_one, walk_all};
 use testkit::thunks::thunk;
-use cranelift_mergefunc::{
-    Addresses, CallThunks, Contents, DataAttributes, DataObject, DataReloc, Encoding,
-    ExtraArgument, Linkage, Merger, OptimizeFor, Options, Policy, Similar, Plan, Prove, Target, cranelift_codegen, prove,
-};
+use cranelift_mergefunc::{Addresses, ExtraArgument, Linkage, Merger, Options, Policy, Similar, Plan, Prove, Target, cranelift_codegen};
+use cranelift_mergefunc::check::prove;
+use cranelift_mergefunc::data::{Contents, DataAttributes, DataObject, DataReloc};
+use cranelift_mergefunc::explain::Encoding;
+use cranelift_mergefunc::thunk::{CallThunks, OptimizeFor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use testkit::host::{self, Level};
 

@@ -4,10 +4,9 @@ use arbitrary::Unstructured;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_mergefunc::fault_injection::{Fault, planted};
 use cranelift_mergefunc::internals::decided;
-use cranelift_mergefunc::{
-    Mismatch, Plan, Proof, DataAttributes, DataObject, DataReloc, Contents, Disposition, FunctionIndex, Linkage, Options, Prebucket, Prove, Reason,
-    cranelift_codegen,
-};
+use cranelift_mergefunc::{Plan, Disposition, FunctionIndex, Linkage, Options, Prebucket, Prove, Reason, cranelift_codegen};
+use cranelift_mergefunc::check::{Mismatch, Proof};
+use cranelift_mergefunc::data::{DataAttributes, DataObject, DataReloc, Contents};
 use std::collections::BTreeSet;
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;

@@ -6,10 +6,9 @@
 use crate::oracles::runs_differently_at;
 use arbitrary::Unstructured;
 use cranelift_mergefunc::fault_injection::{Fault, planted};
-use cranelift_mergefunc::{
-    Attributes, CallThunks, ContentAddressing, Instructions, Linkage, Options, Policy, Prove,
-    Similar, Target, decide_sharing,
-};
+use cranelift_mergefunc::{Attributes, Instructions, Linkage, Options, Policy, Prove, Similar, Target};
+use cranelift_mergefunc::across::{ContentAddressing, decide_sharing};
+use cranelift_mergefunc::thunk::CallThunks;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use testkit::across::{linked_with, map, pieces, random_sets, summaries};
 use testkit::generate::function::Profile;
