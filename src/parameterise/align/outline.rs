@@ -153,15 +153,6 @@ impl Outline {
         self.bytes(&(start..self.ends[position as usize]))
     }
 
-    /// The opcode of each instruction of a block and the type of its first result, as a number.
-    pub fn opcodes(&self, number: usize) -> impl Iterator<Item = u32> {
-        let (_, positions) = self.block(number);
-        positions.map(move |position| match self.content(number, position) {
-            &[opcode, low, high, ..] => u32::from_le_bytes([low, high, opcode, 0]),
-            _ => unreachable!("opcode and type come first"),
-        })
-    }
-
     /// What the last instruction of a block is.
     pub fn branch(&self, number: usize) -> &[u8] {
         let (_, Range { end, .. }) = self.block(number);

@@ -1,8 +1,9 @@
 //! Pairs of functions that are worth a body, and what it is estimated to save.
 //!
-//! Functions are compared in three steps, each of which looks at fewer of them, and longer: counts that are known without
-//! reading a function, sketches ([`sketch`](super::sketch)), and alignments of their outlines, which say how much the two
-//! have in common. A function that has the counts of no other one is not read. Nothing is copied. What was found out about a
+//! Functions are compared in four steps, each of which looks at fewer of them, and longer: counts that are known without
+//! reading a function; sketches ([`sketch`](super::sketch)), which take a scan; what their outlines have in common, which take a
+//! canonical walk; and alignments of these. A function that has the counts of no other one is not read, and one that resembles no
+//! other one is not walked. Nothing is copied. What was found out about a
 //! function is kept from round to round, also where its calls go to other functions by now: an estimate costs bytes if it
 //! is wrong, never correctness.
 
@@ -28,15 +29,14 @@ use rustc_hash::FxBuildHasher;
 type ByFunction<T> = HashMap<FunctionIndex, T, FxBuildHasher>;
 
 /// What was found out about functions in order to pair them.
+#[derive(Default)]
 pub(super) struct Pairing {
     counts: ByFunction<Option<Counts>>,
     /// Of those that have the counts of another one, nearly.
     sketches: ByFunction<Option<Sketch>>,
-    /// Of the first of these, and of the functions of pairs.
-    outlines: ByFunction<Outline>,
-    /// How many instructions of the first ones may still be outlined.
-    left: usize,
-    /// Of the functions of pairs, the hashes of each block of the outline, ascending.
+    /// Of the functions of pairs, where they have one.
+    outlines: ByFunction<Option<Outline>>,
+    /// The hashes of each block of the outline, ascending.
     sorted: ByFunction<Vec<u32>>,
     /// Predicted bytes of those that may resemble another enough.
     sizes: ByFunction<Option<i64>>,
@@ -64,20 +64,6 @@ impl Pair {
 /// How many pairs are compared before it is asked whether it is worth comparing more.
 const COMPARED: usize = 1024;
 
-/// Of how many instructions outlines are kept from the first reading, at about 35 bytes each. Functions beyond these are read again if
-/// they are in a pair.
-const OUTLINED: usize = 1 << 19;
-
-/// How many functions are read before it is known which outlines are kept.
-const READ: usize = 1 << 12;
-
-impl Default for Pairing {
-    fn default() -> Self {
-        let (counts, sketches, outlines, sorted, sizes, known) = Default::default();
-        Pairing { counts, sketches, outlines, left: OUTLINED, sorted, sizes, known }
-    }
-}
-
 impl Pairing {
     /// Pairs of these functions that were not found before and may save `share`, those that save most first. Reads each new
     /// function up to three times; linear in their sizes, and in the number of pairs.
@@ -92,7 +78,7 @@ impl Pairing {
     ) -> Vec<Pair> {
         let unit = Unit { plan, options };
         self.read(functions, unit, bodies);
-        let Pairing { counts: _, sketches, outlines, left: _, sorted, sizes, known } = self;
+        let Pairing { counts: _, sketches, outlines, sorted, sizes, known } = self;
         let of = |function| sketches.get(function)?.as_ref();
         let of: Vec<Option<&Sketch>> = functions.iter().map(of).collect();
         let found = sketch::pairs(&of, effort);
@@ -104,15 +90,18 @@ impl Pairing {
             |pair: &Pair| share.is_reached(pair.saved + pair.error(effort), pair.before);
         for compared in pairs.chunks(COMPARED) {
             let new = unknown(compared.iter().copied(), outlines);
-            outlines.extend(unit.outlines(new, bodies, |outline| outline));
+            outlines.extend(unit.outlines(new, bodies));
             let new = unknown(compared.iter().copied(), sorted);
             sorted.extend(chunked(bodies, new, |_, (): &mut (), function| {
-                (function, outlines[&function].sorted())
+                (function, outlines[&function].as_ref().map(Outline::sorted).unwrap_or_default())
             }));
-            let outlines = |functions: [FunctionIndex; 2]| functions.map(|it| &outlines[&it]);
+            let outlines = |functions: [FunctionIndex; 2]| {
+                let [a, b] = functions.map(|function| outlines[&function].as_ref());
+                Some([a?, b?])
+            };
             let resembling = chunked(bodies, compared.to_vec(), |_, (): &mut (), functions| {
                 let sorted = functions.map(|function| &*sorted[&function]);
-                let alike = Resemblance::at_most(outlines(functions), sorted)?;
+                let alike = Resemblance::at_most(outlines(functions)?, sorted)?;
                 // Of sizes that are too small, gaps would take too large a part.
                 let without_gaps = Resemblance { gaps: 0, ..alike };
                 is_promising(&without_gaps.saves(functions, alike.least()))
@@ -127,7 +116,7 @@ impl Pairing {
             };
             let estimated = chunked(bodies, resembling, |_, (): &mut (), (functions, alike)| {
                 let most = alike.most_differing(|fewer| saves(functions, fewer).is_some())?;
-                saves(functions, &Resemblance::of(outlines(functions), most)?)
+                saves(functions, &Resemblance::of(outlines(functions)?, most)?)
             });
             let before = promising.len();
             promising.extend(estimated.into_iter().flatten());
@@ -146,7 +135,7 @@ impl Pairing {
 
     /// The outline of a function of a pair, as it was before its calls went to other functions.
     pub fn outline(&self, function: FunctionIndex) -> Option<&Outline> {
-        self.outlines.get(&function)
+        self.outlines.get(&function)?.as_ref()
     }
 
     /// The predicted bytes of a function of a pair.
@@ -156,7 +145,7 @@ impl Pairing {
 
     /// Reads the functions that may resemble another one and were not read before.
     fn read(&mut self, functions: &[FunctionIndex], unit: Unit<'_>, bodies: &mut dyn Bodies) {
-        let Pairing { counts, sketches, outlines, left, .. } = self;
+        let Pairing { counts, sketches, .. } = self;
         let new = functions.iter().copied().filter(|function| !counts.contains_key(function));
         let found = chunked(bodies, new.collect(), |bodies, (): &mut (), function| {
             let key = unit.plan.entry(function).attributes().key;
@@ -165,17 +154,10 @@ impl Pairing {
         counts.extend(found);
         let mut new = with_companions(functions, counts);
         new.retain(|function| !sketches.contains_key(function));
-        sketches.extend(new.iter().map(|&function| (function, None)));
-        for functions in new.chunks(READ) {
-            let read = |outline: Outline| (Sketch::of(&outline), outline);
-            for (function, (sketch, outline)) in unit.outlines(functions.to_vec(), bodies, read) {
-                sketches.insert(function, Some(sketch));
-                if let Some(fewer) = left.checked_sub(outline.insts.len()) {
-                    *left = fewer;
-                    outlines.insert(function, outline);
-                }
-            }
-        }
+        sketches.extend(chunked(bodies, new, |bodies, (): &mut (), function| {
+            let sketch = |counts| Sketch::of(unit.function(bodies, function), counts);
+            (function, counts[&function].map(sketch))
+        }));
     }
 }
 
@@ -238,20 +220,17 @@ struct Unit<'a> {
 }
 
 impl<'a> Unit<'a> {
-    /// What `of` makes of the outlines of functions that have one.
-    fn outlines<R: Send>(
+    /// The outlines of functions.
+    fn outlines(
         self,
         functions: Vec<FunctionIndex>,
         bodies: &mut dyn Bodies,
-        of: impl Fn(Outline) -> R + Sync,
-    ) -> Vec<(FunctionIndex, R)> {
+    ) -> Vec<(FunctionIndex, Option<Outline>)> {
         let symbols = CalledSymbols(self.plan);
-        let found = chunked(bodies, functions, |bodies, memory: &mut Memory, function| {
+        chunked(bodies, functions, |bodies, memory: &mut Memory, function| {
             let context = context(self.plan, function, &symbols, self.options);
-            let outline = memory.outline(self.function(bodies, function), &context);
-            outline.map(|outline| (function, of(outline)))
-        });
-        found.into_iter().flatten().collect()
+            (function, memory.outline(self.function(bodies, function), &context))
+        })
     }
 
     fn function(self, bodies: &'a mut dyn Bodies, function: FunctionIndex) -> &'a Function {
@@ -305,10 +284,18 @@ impl Resemblance {
     }
 
     /// No alignment finds more in common, or fewer gaps: whatever the order of instructions within blocks. `sorted` are the
-    /// hashes of each block, ascending. `None` if the functions differ in too much.
+    /// hashes of each block, ascending. `None` if the functions differ in too much, or in what is no instruction, such as
+    /// where branches go.
     fn at_most(outlines: [&Outline; 2], sorted: [&[u32]; 2]) -> Option<Resemblance> {
+        let [a, b] = outlines;
         let (mut common, mut gaps) = (0, 0);
-        for number in 0..outlines[0].blocks().min(outlines[1].blocks()) {
+        if a.blocks() != b.blocks() || a.header() != b.header() {
+            return None;
+        }
+        for number in 0..a.blocks() {
+            if a.head(number) != b.head(number) || a.branch(number) != b.branch(number) {
+                return None;
+            }
             let of = |side: usize| {
                 let (_, range) = outlines[side].block(number);
                 &sorted[side][range.start as usize..range.end as usize]

@@ -1,6 +1,6 @@
-//! Which functions are worth aligning: those with the same control-flow graph and many equal pairs of opcodes.
+//! Which functions are worth aligning: those with like blocks and many equal pairs of opcodes.
 //!
-//! Of each function a digest of its signature and control-flow graph is made, and a MinHash sketch of its opcodes, two at a
+//! Of each function a digest of its signature and of its blocks, in any order, is made, and a MinHash sketch of its opcodes, two at a
 //! time: the part of the hashes that two sketches share is an estimate of the part of such pairs that the functions
 //! share (Jaccard). Only functions with equal digests are paired, and of many only those that share a band of the sketch.
 //! An error costs bytes or time, never correctness.
@@ -11,12 +11,11 @@
 
 use super::cost;
 use super::cost::Effort;
-use super::outline::Outline;
 use crate::lists::Lists;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use cranelift_codegen::ir::{Function, Signature, StackSlotData};
-use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+use cranelift_codegen::ir::{Function, InstructionData, Signature, StackSlotData, types};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// The hashes of a sketch.
 const HASHES: usize = 32;
@@ -26,7 +25,7 @@ const BAND: usize = 4;
 
 /// What is known of a function in order to find functions that resemble it.
 pub(super) struct Sketch {
-    /// A digest of what is no part of a block, and of the control-flow graph.
+    /// A digest of what is no part of a block, and of what blocks there are.
     graph: u64,
     hashes: [u32; HASHES],
     instructions: u32,
@@ -62,22 +61,30 @@ impl Counts {
 }
 
 impl Sketch {
-    /// The sketch of a function. Linear in its size.
-    pub fn of(outline: &Outline) -> Sketch {
-        let mut graph = Xxh3Default::new();
-        graph.update(outline.header());
-        let instructions = outline.insts.len() as u32;
-        let mut sketch = Sketch { graph: 0, hashes: [u32::MAX; HASHES], instructions };
-        for number in 0..outline.blocks() {
-            graph.update(outline.head(number));
-            graph.update(outline.branch(number));
-            let mut before = 0;
-            for opcode in outline.opcodes(number) {
-                sketch.add(before, opcode);
-                before = opcode;
+    /// The sketch of a function with these counts, whether the verifier accepts it or not. Linear in its size.
+    pub fn of(func: &Function, counts: Counts) -> Sketch {
+        let mut sketch =
+            Sketch { graph: counts.digest, hashes: [u32::MAX; HASHES], instructions: 0 };
+        for block in func.layout.blocks() {
+            let (mut before, mut ways) = (0, 0);
+            for inst in func.layout.block_insts(block) {
+                let data = &func.dfg.insts[inst];
+                if let InstructionData::BranchTable { opcode: _, arg: _, table } = *data {
+                    let table = func.dfg.jump_tables.get(table);
+                    ways = table.map_or(0, |table| table.all_branches().len());
+                }
+                let result = func.dfg.inst_results(inst).first();
+                let ty = result.map_or(types::INVALID, |&result| func.dfg.value_type(result));
+                let own = (data.opcode() as u32) << 16 | u32::from(ty.index() as u16);
+                sketch.add(before, own);
+                before = own;
+                sketch.instructions += 1;
             }
+            // Blocks in any order: how they follow each other is known of outlines.
+            let params = func.dfg.block_params(block).len();
+            let form = (ways as u64) << 48 | (params as u64) << 32 | u64::from(before);
+            sketch.graph = sketch.graph.wrapping_add(mixed(form));
         }
-        sketch.graph = graph.digest();
         sketch.fill();
         sketch
     }
@@ -97,14 +104,12 @@ impl Sketch {
 
     /// Adds an instruction behind another one, by opcode and type.
     fn add(&mut self, before: u32, own: u32) {
-        // Enough to spread pairs of opcodes evenly (D. Knuth's multiplicative hashing, with the bits folded).
-        let mixed = (u64::from(before) << 32 | u64::from(own)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = mixed(u64::from(before) << 32 | u64::from(own));
         let bin = &mut self.hashes[(mixed >> 59) as usize];
         *bin = (mixed as u32).min(*bin);
     }
 
-    /// Hashes of the bands, each with that of the control-flow graph.
+    /// Hashes of the bands, each with that of the graph.
     fn bands(&self) -> impl Iterator<Item = u64> {
         let (bands, _) = self.hashes.as_chunks::<BAND>();
         (0..).zip(bands).map(|(band, hashes)| {
@@ -122,6 +127,12 @@ impl Sketch {
         }
         self.hashes.iter().zip(&other.hashes).filter(|(a, b)| a == b).count()
     }
+}
+
+/// Enough to spread pairs of opcodes evenly (D. Knuth's multiplicative hashing, with the bits folded).
+fn mixed(value: u64) -> u64 {
+    let mixed = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
 fn put_signature(bytes: &mut Vec<u8>, signature: &Signature) {

@@ -144,7 +144,11 @@ fn run() -> Result<(), Box<dyn Error>> {"#,
             "#![allow(missing_docs, unused_imports, reason = \"a copy with faults\")]",
         ),
     },
-    Hook { file: "src/lib.rs", at: &["pub mod explain;"], put: Put::After("pub mod fault_injection;") },
+    Hook {
+        file: "src/lib.rs",
+        at: &["pub mod explain;"],
+        put: Put::After("pub mod fault_injection;"),
+    },
     Hook {
         file: "src/lib.rs",
         at: &["#[cfg(feature = \"std\")]", "extern crate std;"],
