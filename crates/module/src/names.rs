@@ -3,7 +3,8 @@
 //! In a shared library of ELF, an exported symbol can be interposed, whatever its linkage says. Redirected
 //! references, which originally named another function, and references of code that replaces several functions,
 //! must not go through it: they use local names for the same address. This module decides which functions and
-//! objects get a local name, and which references use it. It does *not* decide what is merged.
+//! objects get a local name, and which extra arguments use it; other references use it in `references`. It does *not* decide what
+//! is merged.
 
 use crate::flush::Unit;
 use crate::view::View;
@@ -28,8 +29,8 @@ struct Passed {
 impl<M: Module> MergingModule<M> {
     /// Chooses the names by which extra arguments of the functions of a flush name functions.
     ///
-    /// A function goes by its local name if its near address is passed: it can be exported, now or later, and its caller
-    /// needed no more than a call. One that was not visible outside when the plan was made does so as well if others
+    /// A function goes by its local name if its near address is passed: it can be exported, and its caller needed no more
+    /// than a call. One that was not visible outside when the plan was made does so as well if others
     /// were merged into it. So does a function that the function that passes it called by another name, and a function that is passed on
     /// because a function is called that receives it under its local name. All names are given before any is used: which
     /// functions get one must not depend on the order of the functions.
@@ -212,6 +213,11 @@ impl<'a> View<'a> {
     /// The name by which references reach the body of `function` and nothing else.
     pub(crate) fn local_name(&self, function: FuncId) -> FuncId {
         self.local_names.get(&function).copied().unwrap_or(function)
+    }
+
+    /// The same for a data object.
+    pub(crate) fn local_data_name(&self, data: DataId) -> DataId {
+        self.local_data_names.get(&data).copied().unwrap_or(data)
     }
 
     /// Whether a function names a symbol, or calls a function whose body receives it as an extra argument.

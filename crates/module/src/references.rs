@@ -35,10 +35,12 @@ impl References<'_> {
         let address = self.addressed_as(written, address.as_ref());
         let call = match call {
             Some(Substitute { symbol: to, arguments }) => {
-                let arguments = match arguments.is_empty() {
-                    true => arguments,
+                let arguments = match written.namespace {
                     // Those of the plan, with names.
-                    false => self.extra(FuncId::from_u32(written.index)).into(),
+                    0 if !arguments.is_empty() => {
+                        self.extra(FuncId::from_u32(written.index)).into()
+                    }
+                    _ => arguments,
                 };
                 Some(Substitute { symbol: self.local(&to), arguments })
             }
@@ -67,10 +69,7 @@ impl References<'_> {
     fn local(&self, to: &UserExternalName) -> UserExternalName {
         match to.namespace {
             0 | ADDED => symbol(self.view.local_name(self.view.id_of(to))),
-            1 => {
-                let data = DataId::from_u32(to.index);
-                data_symbol(self.view.local_data_names.get(&data).copied().unwrap_or(data))
-            }
+            1 => data_symbol(self.view.local_data_name(DataId::from_u32(to.index))),
             _ => to.clone(),
         }
     }

@@ -74,6 +74,6 @@ impl<'a> View<'a> {
     /// The data object that references to `data` should name, if another one.
     pub(crate) fn data_target(&self, data: DataId) -> Option<DataId> {
         let address = self.data_reached(data).address.filter(|&address| address != data);
-        address.map(|address| self.local_data_names.get(&address).copied().unwrap_or(address))
+        address.map(|address| self.local_data_name(address))
     }
 }
