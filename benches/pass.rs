@@ -7,7 +7,7 @@
 use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::Function;
 use cranelift_mergefunc::explain::{Encoding, structural_hash};
-use cranelift_mergefunc::{Disposition, Merger, Options, Prebucket, Target};
+use cranelift_mergefunc::{Compare, Disposition, Merger, Options, Target};
 use criterion::{BatchSize, Criterion};
 use std::hint::black_box;
 use testkit::measure;
@@ -54,14 +54,14 @@ fn main() {
                 }
             })
         });
-        for (name, prebucket) in [
-            ("the pass", Prebucket::Counts),
-            ("the pass, walking every function", Prebucket::WalkAll),
-        ] {
+        for (name, every_function) in
+            [("the pass", false), ("the pass, walking every function", true)]
+        {
+            let compare = Compare { every_function, ..options.compare };
             group.bench_function(name, |b| {
                 b.iter_batched_ref(
                     || functions.clone(),
-                    |functions| pass(functions, Options { prebucket, ..options }),
+                    |functions| pass(functions, Options { compare, ..options }),
                     BatchSize::LargeInput,
                 )
             });

@@ -19,7 +19,7 @@ use cranelift_mergefunc::cranelift_codegen::ir::Function;
 use cranelift_mergefunc::cranelift_codegen::{isa, isa::TargetIsa, settings};
 use cranelift_mergefunc::explain::MergeMap;
 use cranelift_mergefunc::incremental::MergeCache;
-use cranelift_mergefunc::thunk::{CallThunks, Thunk};
+use cranelift_mergefunc::thunk::Thunk;
 use cranelift_mergefunc::{Emit, Merger, Options, Output, Target};
 use front_end::{UNITS, attributes_of, name_of};
 use std::error::Error;
@@ -57,8 +57,7 @@ fn add_unit(
             // What was compiled before the plan was made can be emitted.
             Emit::Body | Emit::NewBody(_) => before,
             Emit::Thunk { .. } => {
-                let thunks = CallThunks::of(isa);
-                let thunk = plan.thunk(function, &func.signature, &options.target, &thunks);
+                let thunk = plan.thunk(function, &func.signature, &options.target);
                 let Some(Thunk::Code(thunk)) = thunk else {
                     return Err(format!("{symbol} has no thunk in raw bytes").into());
                 };

@@ -105,9 +105,7 @@ pub use cranelift_codegen;
 pub use cranelift_mergefunc_units as units;
 pub use cranelift_size_model::SizeModel;
 pub use extra_argument::{ExtraArgument, Substitute, extended_signature};
-pub use options::{
-    Callees, Compare, ComparePolicy, Instructions, Options, Policy, Prebucket, Prove, Similar,
-};
+pub use options::{Callees, Compare, Instructions, Options, Policy, Prove, Similar};
 pub use pass::Merger;
 pub use plan::{
     Disposition, Emit, Entry, NewBody, Output, Plan, Reached, Reason, SimilarSet, reached,

@@ -3,7 +3,7 @@
 //! This module holds plain data and its defaults. It decides nothing itself: `plan` reads the
 //! attributes, `canon` reads the comparison policy.
 
-use crate::target::{CallThunks, OptimizeFor, Target};
+use crate::target::{OptimizeFor, Target};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
@@ -16,13 +16,8 @@ use cranelift_mergefunc_units::SharingMap;
 /// The defaults never lose an observable name, address, trap or stack map; see each field.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// Which properties that do not change what a function computes are compared all the same. Default: none of
-    /// them.
-    pub compare: ComparePolicy,
-
-    /// Which functions are walked at all. Default:
-    /// [`Prebucket::Counts`].
-    pub prebucket: Prebucket,
+    /// What is compared besides behaviour, and which functions are compared at all.
+    pub compare: Compare,
 
     /// The target that native code will be made for. It decides the size of a jump thunk and the byte order of
     /// loads and stores that do not specify one. Default: [`Target::generic`], which has no jump thunks.
@@ -31,10 +26,6 @@ pub struct Options<'a> {
     /// Whether the caller's back end can give two symbols one address. Where it cannot, an
     /// exported function whose address is insignificant becomes a thunk. Default: `false`.
     pub aliases: bool,
-
-    /// Whether a function that calls another one may replace it on a target without [`Target::jump_thunk`], where
-    /// that is smaller. Default: no, and then functions that need a thunk are not merged.
-    pub call_thunks: Option<CallThunks>,
 
     /// How functions that differ only in constants and callees, or in few instructions, are merged. Default: not at all.
     pub similar: Similar,
@@ -53,11 +44,7 @@ pub struct Options<'a> {
     /// a new body ([`NewBody::content_digest`](crate::NewBody::content_digest)), and becomes a thunk if its symbol must
     /// stay. Not with a limit of merges, functions of earlier units, or
     /// [`StreamingMerger`](crate::streaming::StreamingMerger). Default: none.
-    pub content_addressing: Option<ContentAddressing>,
-
-    /// Which functions share bodies with functions of other units, with [`Options::content_addressing`]. It is not trusted: whatever
-    /// it says, it can cost bytes only. Default: it is not known.
-    pub sharing_map: Option<&'a SharingMap<'a>>,
+    pub content_addressing: Option<ContentAddressing<'a>>,
 
     /// Perform at most this many merges, in the order of the symbols of the functions that
     /// are merged away. For bisecting to a wrong merge. Default: no limit.
@@ -67,16 +54,13 @@ pub struct Options<'a> {
 impl Default for Options<'_> {
     fn default() -> Self {
         Options {
-            compare: ComparePolicy::default(),
-            prebucket: Prebucket::default(),
+            compare: Compare::default(),
             target: Target::generic(),
             aliases: false,
-            call_thunks: None,
             similar: Similar::default(),
             interposition: false,
             prove: Prove::default(),
             content_addressing: None,
-            sharing_map: None,
             merge_limit: None,
         }
     }
@@ -86,28 +70,22 @@ impl fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Options {
             compare,
-            prebucket,
             target,
             aliases,
-            call_thunks,
             similar,
             interposition,
             prove,
             content_addressing,
-            sharing_map,
             merge_limit,
         } = self;
         f.debug_struct("Options")
             .field("compare", compare)
-            .field("prebucket", prebucket)
             .field("target", target)
             .field("aliases", aliases)
-            .field("call_thunks", call_thunks)
             .field("similar", similar)
             .field("interposition", interposition)
             .field("prove", prove)
             .field("content_addressing", content_addressing)
-            .field("sharing_map", &sharing_map.is_some())
             .field("merge_limit", merge_limit)
             .finish()
     }
@@ -263,19 +241,33 @@ pub enum Prove {
 }
 
 /// How functions are emitted under digests of their contents, so that units that are compiled apart share code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ContentAddressing {
+#[derive(Clone, Copy)]
+pub struct ContentAddressing<'a> {
     /// A digest of all that code depends on besides the function.
     pub(crate) settings: [u8; 32],
     /// A function that must keep its symbol is content-addressed if its code takes more bytes than this in addition to
     /// those of a jump. No other unit may have it, and then the jump is lost. Default: 16.
     pub smallest_gain: u32,
+    /// Which functions share bodies with functions of other units. It is not trusted: whatever it says, it can cost bytes
+    /// only. Default: it is not known.
+    pub sharing_map: Option<&'a SharingMap<'a>>,
 }
 
-impl ContentAddressing {
+impl fmt::Debug for ContentAddressing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ContentAddressing { settings, smallest_gain, sharing_map } = self;
+        f.debug_struct("ContentAddressing")
+            .field("settings", settings)
+            .field("smallest_gain", smallest_gain)
+            .field("sharing_map", &sharing_map.is_some())
+            .finish()
+    }
+}
+
+impl ContentAddressing<'_> {
     /// For code that is compiled for `isa` by this version of Cranelift: digests are those of no other target, settings,
     /// version of Cranelift or of this crate.
-    pub fn of(isa: &dyn TargetIsa) -> ContentAddressing {
+    pub fn of(isa: &dyn TargetIsa) -> Self {
         let mut hasher = blake3::Hasher::new();
         let mut text = |text: &str| {
             hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
@@ -287,71 +279,28 @@ impl ContentAddressing {
         for flag in isa.isa_flags() {
             text(&flag.to_string());
         }
-        ContentAddressing { settings: *hasher.finalize().as_bytes(), smallest_gain: 16 }
+        let settings = *hasher.finalize().as_bytes();
+        ContentAddressing { settings, smallest_gain: 16, sharing_map: None }
     }
 }
 
-/// Whether a property that does not change what a function computes makes functions different.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compare {
-    /// It does not matter; the kept body keeps its own.
-    #[default]
-    Ignore,
-    /// Functions that differ in it do not merge.
-    Compare,
-}
-
-/// Properties that are compared in addition to behaviour. The default ignores all of them: the plan, not the kept
-/// body, says to which functions a frame may belong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ComparePolicy {
-    /// Source locations, expanded to absolute ones.
-    pub source_locations: Compare,
-    /// Debug tags of instructions.
-    pub debug_tags: Compare,
-    /// Value labels, and whether the function has any.
-    pub value_labels: Compare,
-    /// Keys of stack slots.
-    pub stack_slot_keys: Compare,
-    /// The order of the operands of commutative integer operations.
-    pub operand_order: Compare,
-    /// Whether a branch on a condition that follows from constants is a jump.
-    pub constant_branches: Compare,
-}
-
-impl ComparePolicy {
-    /// One bit for each field, the same for equal policies only: encodings under different ones
-    /// must not be equal.
-    pub(crate) fn bits(&self) -> u32 {
-        let ComparePolicy {
-            source_locations,
-            debug_tags,
-            value_labels,
-            stack_slot_keys,
-            operand_order,
-            constant_branches,
-        } = *self;
-        let fields = [
-            source_locations,
-            debug_tags,
-            value_labels,
-            stack_slot_keys,
-            operand_order,
-            constant_branches,
-        ];
-        fields.iter().fold(0, |bits, &field| bits << 1 | u32::from(field == Compare::Compare))
+impl<'a> ContentAddressing<'a> {
+    /// The same with a [map](ContentAddressing::sharing_map), or without.
+    pub fn with_map(self, sharing_map: Option<&'a SharingMap<'a>>) -> Self {
+        ContentAddressing { sharing_map, ..self }
     }
 }
 
-/// How functions are prefiltered before anything of their bodies is read.
+/// What is compared besides behaviour, and which functions are compared at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Prebucket {
-    /// Functions are compared only if their signatures and the sizes of their tables are equal
-    /// (instructions, values, blocks, stack slots, jump tables, constants), which takes constant
-    /// time per function. Functions that differ in unused entities, or that only a normalisation
-    /// makes equal, can be missed.
-    #[default]
-    Counts,
-    /// Every function is walked and bucketed by its hash.
-    WalkAll,
+pub struct Compare {
+    /// Whether functions do not merge that differ in what debuggers and profilers see: source locations, expanded to
+    /// absolute ones, debug tags, value labels, and keys of stack slots. Default: no; the kept body keeps its own, and
+    /// the plan says to which functions a frame may belong.
+    pub debug_info: bool,
+    /// Whether every function is walked when it is added. Default: no. Functions are compared only if their signatures and
+    /// the sizes of their tables are equal (instructions, values, blocks, stack slots, jump tables, constants), which
+    /// takes constant time for each. Functions that differ in unused entities, or that only a normalisation makes
+    /// equal, can be missed: IR that was read from text has a gap for each number that the text leaves out.
+    pub every_function: bool,
 }

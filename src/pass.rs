@@ -80,8 +80,8 @@ impl<'a> Merger<'a> {
     /// Adds a function to the unit, under the symbol by which the others refer to it. The function itself is not
     /// kept.
     ///
-    /// Constant time with [`Prebucket::Counts`](crate::Prebucket::Counts), and from the first local function with a significant address on, a
-    /// scan of opcodes; a walk of the function with [`Prebucket::WalkAll`](crate::Prebucket::WalkAll).
+    /// Constant time, and from the first local function with a significant address on a scan of opcodes; a walk of the
+    /// function with [`Compare::every_function`](crate::Compare::every_function).
     ///
     /// # Errors
     ///
@@ -305,7 +305,7 @@ fn similar(
     end: &mut dyn FnMut(&'static str),
 ) -> (Plan, Option<EntitySet<FunctionIndex>>) {
     let Known { observed, encodings } = known;
-    let map = options.sharing_map.filter(|_| options.content_addressing.is_some());
+    let map = options.content_addressing.and_then(|content| content.sharing_map);
     let shared = map.map(|map| matched(&plan, encodings, bodies, options, map));
     let has_map = shared.is_some();
     let shared = shared.unwrap_or_default();

@@ -8,7 +8,7 @@ pub struct Stats {
     pub add_functions: usize,
     /// Data objects taken into the unit.
     pub add_data_objects: usize,
-    /// Functions walked when they were added ([`Prebucket::WalkAll`](crate::Prebucket::WalkAll)).
+    /// Functions walked when they were added ([`Compare::every_function`](crate::Compare::every_function)).
     pub walk_add_functions: usize,
     /// Functions walked because their bucket has others.
     pub walk_functions: usize,

@@ -17,7 +17,7 @@ use crate::checker::Code;
 use crate::extra_argument::{Appended, Substitute, append, extended_signature};
 use crate::ir::{address_uses, user_name, user_symbol};
 use crate::plan::{Disposition, Emit, Plan};
-use crate::target::{CallThunks, Target};
+use crate::target::Target;
 use crate::unit::{
     Bodies, DataIndex, DataObject, FunctionIndex, Redirected, ResolveSymbol, Resolved,
 };
@@ -61,7 +61,7 @@ impl Plan {
     }
 
     /// The finished thunk of `function`, which has this signature, if the plan makes it one: in raw bytes, where the
-    /// target can write it so, else as a function to be compiled, which calls as `call_thunks` says. It is to be
+    /// target can write it so, else as a function to be compiled, which calls as [`Target::call_thunks`] says. It is to be
     /// emitted under the symbol of the function, aligned as [`Entry::alignment`](crate::Entry::alignment) says.
     ///
     /// # Panics
@@ -72,7 +72,6 @@ impl Plan {
         function: FunctionIndex,
         signature: &Signature,
         target: &Target,
-        call_thunks: &CallThunks,
     ) -> Option<Thunk> {
         let entry = self.entry(function);
         let Disposition::Thunk { to } = entry.disposition() else {
@@ -80,7 +79,7 @@ impl Plan {
         };
         let (to, arguments) = (self.entry(to).symbol(), self.thunk_arguments(function));
         let (own, optimize) = (entry.symbol(), self.optimize_for());
-        Some(Thunk::new(own, signature, &arguments, to, target, optimize, call_thunks))
+        Some(Thunk::new(own, signature, &arguments, to, target, optimize))
     }
 
     /// The same as [`apply`](Plan::apply), for a module that has names of its own: `choose` is given each symbol that

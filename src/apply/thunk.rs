@@ -32,13 +32,13 @@ impl Thunk {
         to: &UserExternalName,
         target: &Target,
         optimize: OptimizeFor,
-        call_thunks: &CallThunks,
     ) -> Thunk {
         match target.thunk_code(signature, arguments, to, optimize) {
             Some(code) => Thunk::Code(code),
             None => {
                 let name = UserFuncName::User(symbol.clone());
-                let thunk = call_thunk(name, signature, arguments, to, call_thunks);
+                let how = target.call_thunks.unwrap_or_default();
+                let thunk = call_thunk(name, signature, arguments, to, &how);
                 Thunk::Function(Box::new(thunk))
             }
         }

@@ -7,7 +7,6 @@
 use super::normalise::{change_places, only_destination};
 use super::{Malformed, Operand, Place, Record, Walk, type_number};
 use crate::ir::called_by;
-use crate::options::Compare;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{
     AtomicRmwOp, BlockCall, ConstantData, DebugTag, Inst, InstructionData, Opcode, StackSlot, Type,
@@ -49,16 +48,16 @@ impl Walk<'_> {
                 self.define(result);
             }
         }
-        if self.has_metadata { self.metadata(inst) } else { Ok(()) }
+        if self.context.debug_info { self.debug_info(inst) } else { Ok(()) }
     }
 
     /// The target of a branch on a condition that follows from constants.
     fn only_way<'d>(&mut self, data: &'d InstructionData) -> Option<&'d BlockCall> {
         let func = self.func;
-        let as_written = self.context.policy.constant_branches == Compare::Compare || self.dead;
+        let dead = self.dead;
         // A value that has a number was walked, and so were the operands behind it.
         let walked = |condition: Value| self.number(condition).is_ok();
-        let way = if as_written { None } else { only_destination(&func.dfg, data, walked) };
+        let way = if dead { None } else { only_destination(&func.dfg, data, walked) };
         if self.scratch.record
             && let Some(mark) = self.scratch.marks.last_mut()
         {
@@ -287,7 +286,7 @@ impl Walk<'_> {
         args: &[Value; 2],
     ) -> Result<(), Malformed> {
         let (a, b) = (self.number(args[0])?, self.number(args[1])?);
-        let exchange = change_places(&self.context.policy, opcode, a, b);
+        let exchange = change_places(opcode, a, b);
         self.put_numbers(record, if exchange { [b, a] } else { [a, b] });
         Ok(())
     }
@@ -311,25 +310,20 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Properties of an instruction that are compared only if the policy says so.
+    /// What debuggers see of an instruction.
     #[cold]
-    fn metadata(&mut self, inst: Inst) -> Result<(), Malformed> {
+    fn debug_info(&mut self, inst: Inst) -> Result<(), Malformed> {
         let func = self.func;
-        let policy = &self.context.policy;
-        if policy.source_locations == Compare::Compare {
-            self.word(func.srcloc(inst).bits());
-        }
-        if policy.debug_tags == Compare::Compare {
-            let tags = func.debug_tags.get(inst);
-            self.length(tags.len())?;
-            for tag in tags {
-                match tag {
-                    DebugTag::User(tag) => {
-                        self.put(Record::EMPTY.byte(0).word(*tag));
-                    }
-                    DebugTag::StackSlot(slot) => {
-                        self.stack_slot(Record::EMPTY.byte(1), *slot)?;
-                    }
+        self.word(func.srcloc(inst).bits());
+        let tags = func.debug_tags.get(inst);
+        self.length(tags.len())?;
+        for tag in tags {
+            match tag {
+                DebugTag::User(tag) => {
+                    self.put(Record::EMPTY.byte(0).word(*tag));
+                }
+                DebugTag::StackSlot(slot) => {
+                    self.stack_slot(Record::EMPTY.byte(1), *slot)?;
                 }
             }
         }

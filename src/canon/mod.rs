@@ -46,7 +46,7 @@ pub(crate) use hash::{Digest, ShapeHash, digest, hashes};
 pub(crate) use prefilter::counts;
 
 use crate::extra_argument::ExtraArgument;
-use crate::options::{Compare, ComparePolicy, Options};
+use crate::options::Options;
 use crate::target::Target;
 use crate::unit::{NoUnit, ResolveSymbol};
 use alloc::vec::Vec;
@@ -64,8 +64,7 @@ impl Encoding {
     /// Within a unit, use [`Merger`](crate::Merger), which knows which callees are equal.
     pub fn of(func: &Function, options: &Options<'_>) -> Option<Encoding> {
         let mut encoding = Encoding::default();
-        let context =
-            Context { policy: options.compare, target: options.target, key: 0, symbols: &NoUnit };
+        let context = Context::of(options, 0, &NoUnit);
         encode(func, &context, &mut Scratch::default(), &mut encoding).ok()?;
         Some(encoding)
     }
@@ -87,11 +86,19 @@ pub(crate) struct Malformed;
 
 /// The input of the walk besides the function.
 pub(crate) struct Context<'a> {
-    pub policy: ComparePolicy,
+    /// Whether what debuggers see is encoded.
+    pub debug_info: bool,
     pub target: Target,
     /// The function key of the function to be walked.
     pub key: u64,
     pub symbols: &'a dyn ResolveSymbol,
+}
+
+impl<'a> Context<'a> {
+    /// As these options say.
+    pub fn of(options: &Options<'_>, key: u64, symbols: &'a dyn ResolveSymbol) -> Self {
+        Context { debug_info: options.compare.debug_info, target: options.target, key, symbols }
+    }
 }
 
 /// A part of a function that the walk wrote.
@@ -264,12 +271,10 @@ pub(crate) fn encode(
     scratch.passed.clear();
     scratch.extended.clear();
 
-    let ComparePolicy { source_locations, debug_tags, .. } = context.policy;
-    let has_metadata = [source_locations, debug_tags].contains(&Compare::Compare);
-    let mut walk = Walk { func, context, scratch, out, dead: false, has_metadata };
+    let mut walk = Walk { func, context, scratch, out, dead: false };
     walk.header()?;
     walk.blocks()?;
-    if context.policy.value_labels == Compare::Compare {
+    if context.debug_info {
         walk.value_labels()?;
     }
     Ok(())
@@ -282,8 +287,6 @@ struct Walk<'a> {
     out: &'a mut Encoding,
     /// Whether no control flow reaches the blocks that are walked now.
     dead: bool,
-    /// Whether the policy compares properties of instructions that are no behaviour.
-    has_metadata: bool,
 }
 
 impl Walk<'_> {
@@ -360,16 +363,16 @@ impl Walk<'_> {
             global_values: _, // by use
             dfg,
             layout: _,     // the walk itself
-            srclocs: _,    // by instruction, if the policy says so
-            debug_tags: _, // by instruction, if the policy says so
+            srclocs: _,    // by instruction, with debug information
+            debug_tags: _, // by instruction, with debug information
             stack_limit,
         } = &self.func.stencil;
 
         self.mark(Place::Policy);
-        let policy = &self.context.policy;
-        self.word(ENCODING_VERSION | policy.bits() << 16);
+        let debug_info = self.context.debug_info;
+        self.word(ENCODING_VERSION | u32::from(debug_info) << 16);
         self.long(self.context.key);
-        if policy.value_labels == Compare::Compare {
+        if debug_info {
             self.byte(u8::from(dfg.values_labels.is_some()));
         }
 
@@ -384,7 +387,7 @@ impl Walk<'_> {
             let alignment = slot_alignment(*align_shift, &self.context.target);
             let kind = Record::EMPTY.byte(stack_slot_kind(*kind)).byte(alignment);
             self.put(kind.word(*size));
-            if policy.stack_slot_keys == Compare::Compare {
+            if debug_info {
                 self.byte(u8::from(key.is_some()));
                 self.long(key.map_or(0, |key| key.bits()));
             }

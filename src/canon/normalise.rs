@@ -9,7 +9,6 @@
 //! `jump`. `docs/design.md` has the figures.
 
 use crate::ir::{compare, signed};
-use crate::options::{Compare, ComparePolicy};
 use cranelift_codegen::ir::{BlockCall, DataFlowGraph, InstructionData, Opcode, Value, ValueDef};
 
 /// Whether the two operands of an integer operation can change places.
@@ -43,10 +42,10 @@ fn is_commutative(opcode: Opcode) -> bool {
 }
 
 /// Whether two operands with these numbers are written in the other order: the smaller number first, if they can change
-/// places, and their order is not compared.
+/// places.
 #[inline(always)]
-pub(crate) fn change_places(policy: &ComparePolicy, opcode: Opcode, a: u32, b: u32) -> bool {
-    policy.operand_order == Compare::Ignore && a > b && is_commutative(opcode)
+pub(crate) fn change_places(opcode: Opcode, a: u32, b: u32) -> bool {
+    a > b && is_commutative(opcode)
 }
 
 /// The destination of a branch whose condition follows from constants: the one place where constant branches are

@@ -7,7 +7,6 @@
 use super::tables::Use;
 use super::{Malformed, Operand, Place, Record, Scratch, Walk, type_number};
 use crate::extra_argument::{ExtraArgument, computed_as, extended_signature};
-use crate::options::Compare;
 use crate::unit::{Redirected, ResolveSymbol, Resolved};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -200,10 +199,8 @@ impl Walk<'_> {
     }
 
     fn metadata_of_extra_argument(&mut self, call: Inst) -> Result<(), Malformed> {
-        if self.context.policy.source_locations == Compare::Compare {
+        if self.context.debug_info {
             self.word(self.func.srcloc(call).bits());
-        }
-        if self.context.policy.debug_tags == Compare::Compare {
             self.length(0)?;
         }
         Ok(())

@@ -3,7 +3,6 @@
 use super::simulation::Simulation;
 use super::tables::Callee;
 use super::{Claim, Use, tables};
-use crate::options::Compare;
 use crate::plan::Mismatch;
 use cranelift_codegen::ir::{Inst, InstructionData, Opcode, UserStackMapEntry, Value};
 
@@ -356,8 +355,7 @@ impl Simulation<'_> {
         kept: &[Value; 2],
         original: &[Value; 2],
     ) -> Result<(), Mismatch> {
-        let commutes =
-            self.claim.policy.operand_order == Compare::Ignore && COMMUTATIVE.contains(&opcode);
+        let commutes = COMMUTATIVE.contains(&opcode);
         // The trace does not record the order of such operands.
         let recorder = match commutes {
             true => {

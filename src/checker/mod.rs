@@ -46,7 +46,7 @@ mod unit;
 pub(crate) use incremental::{Learned, Memory, Remember};
 pub(crate) use unit::prove_and_learn;
 
-use crate::options::{ComparePolicy, Options};
+use crate::options::Options;
 use crate::plan::Refutation;
 use crate::target::Target;
 use crate::unit::{DataIndex, DataObject, FunctionIndex};
@@ -68,7 +68,7 @@ pub(crate) trait Code {
 }
 
 /// Proves that `kept` may run wherever `original` was called, if every symbol that they refer to may replace itself
-/// and no other symbol. Of `options`, the comparison policy and the target's byte order count.
+/// and no other symbol. Of `options`, whether debug information is compared and the target's byte order count.
 ///
 /// Both functions must be accepted by Cranelift's verifier. Linear in their sizes, up to a
 /// logarithm in the number of alias regions.
@@ -100,7 +100,8 @@ pub fn trace(func: &Function, options: &Options<'_>) -> Option<([u8; 32], alloc:
 pub(crate) struct Claim<'a> {
     pub kept: &'a Function,
     pub original: &'a Function,
-    pub policy: ComparePolicy,
+    /// Whether they must not differ in what debuggers see.
+    pub debug_info: bool,
     pub target: Target,
     /// Whether `kept` is `original` after rewriting.
     pub own: bool,
@@ -114,7 +115,7 @@ impl<'a> Claim<'a> {
         Claim {
             kept,
             original,
-            policy: options.compare,
+            debug_info: options.compare.debug_info,
             target: options.target,
             own: false,
             extra: None,

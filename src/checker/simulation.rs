@@ -13,7 +13,6 @@ use super::tables;
 use super::terms::{Base, Term, Terms};
 use super::trace::Recorder;
 use super::{Claim, Symbols, Use};
-use crate::options::Compare;
 use crate::plan::{Mismatch, Place};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -459,40 +458,39 @@ impl<'a> Simulation<'a> {
 
     /// Whether branches on known conditions count as jumps.
     pub(super) fn folds_branches(&self) -> bool {
-        self.claim.policy.constant_branches == Compare::Ignore && !self.dead
+        !self.dead
     }
 
-    /// Metadata that does not change what is computed, where the policy compares it.
+    /// What debuggers see of an instruction, if it is compared.
     fn metadata(&mut self, kept: Inst, original: Inst) -> Checked {
-        let Claim { kept: a, original: b, policy, .. } = *self.claim;
-        if policy.source_locations == Compare::Compare {
-            self.same(&a.srcloc(kept), &b.srcloc(original), Mismatch::Metadata)?;
+        let Claim { kept: a, original: b, debug_info, .. } = *self.claim;
+        if !debug_info {
+            return Ok(());
         }
-        if policy.debug_tags == Compare::Compare {
-            let tags = (a.debug_tags.get(kept), b.debug_tags.get(original));
-            self.same(&tags.0.len(), &tags.1.len(), Mismatch::Metadata)?;
-            for tags in tags.0.iter().zip(tags.1) {
-                match tags {
-                    (DebugTag::User(a), DebugTag::User(b)) => {
-                        self.same(&(0, a), &(0, b), Mismatch::Metadata)?;
-                    }
-                    // Slots are bound in order.
-                    (DebugTag::StackSlot(a), DebugTag::StackSlot(b)) => {
-                        self.same(&(1, a), &(1, b), Mismatch::Metadata)?;
-                    }
-                    (DebugTag::User(_) | DebugTag::StackSlot(_), _) => {
-                        return Err(Mismatch::Metadata);
-                    }
+        self.same(&a.srcloc(kept), &b.srcloc(original), Mismatch::Metadata)?;
+        let tags = (a.debug_tags.get(kept), b.debug_tags.get(original));
+        self.same(&tags.0.len(), &tags.1.len(), Mismatch::Metadata)?;
+        for tags in tags.0.iter().zip(tags.1) {
+            match tags {
+                (DebugTag::User(a), DebugTag::User(b)) => {
+                    self.same(&(0, a), &(0, b), Mismatch::Metadata)?;
+                }
+                // Slots are bound in order.
+                (DebugTag::StackSlot(a), DebugTag::StackSlot(b)) => {
+                    self.same(&(1, a), &(1, b), Mismatch::Metadata)?;
+                }
+                (DebugTag::User(_) | DebugTag::StackSlot(_), _) => {
+                    return Err(Mismatch::Metadata);
                 }
             }
         }
         Ok(())
     }
 
-    /// The labels of all values that are bound, if the policy compares them.
+    /// The labels of all values that are bound, if they are compared.
     fn value_labels(&mut self) -> Checked {
-        let Claim { kept: a, original: b, policy, .. } = *self.claim;
-        if policy.value_labels == Compare::Ignore {
+        let Claim { kept: a, original: b, debug_info, .. } = *self.claim;
+        if !debug_info {
             return Ok(());
         }
         self.note_labels()?;

@@ -3,7 +3,6 @@
 use super::simulation::{Simulation, require};
 use super::terms::{Base, ExtraTerm, Term};
 use super::{Claim, Use};
-use crate::options::Compare;
 use crate::plan::Mismatch;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
@@ -18,7 +17,7 @@ type Checked = Result<(), Mismatch>;
 
 /// The parts of a function outside its blocks.
 pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
-    let Claim { kept, original, policy, .. } = *simulation.claim;
+    let Claim { kept, original, debug_info, .. } = *simulation.claim;
     let FunctionStencil {
         version_marker: _,
         signature,
@@ -50,7 +49,7 @@ pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
         let parts = |slot: &StackSlotData| {
             let StackSlotData { kind, size, align_shift, key } = slot;
             let alignment = (1_u64 << align_shift.min(&63)).max(u64::from(least));
-            let key = key.filter(|_| policy.stack_slot_keys == Compare::Compare);
+            let key = key.filter(|_| debug_info);
             (*kind, *size, alignment, key.map(|key| key.bits()))
         };
         simulation.same(&parts(slots.0), &parts(slots.1), Mismatch::StackSlots)?;

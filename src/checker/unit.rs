@@ -347,7 +347,7 @@ impl Prover<'_> {
             }
             Disposition::Thunk { to: _ } => {
                 let own = self.plan.body_of(function).unwrap_or(function);
-                let call = self.options.call_thunks.is_some_and(|thunks| {
+                let call = self.options.target.call_thunks.is_some_and(|thunks| {
                     let body = self.code.original(own);
                     let mut insts =
                         body.layout.blocks().flat_map(|block| body.layout.block_insts(block));

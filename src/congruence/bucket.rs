@@ -153,8 +153,7 @@ pub(crate) struct Bucketer {
 impl Bucketer {
     /// The bucket of a function by its hash alone, before the unit is known.
     pub fn hash_alone(&mut self, func: &Function, key: u64, options: &Options<'_>) -> u64 {
-        let context =
-            Context { policy: options.compare, target: options.target, key, symbols: &NoUnit };
+        let context = Context::of(options, key, &NoUnit);
         match canon::encode(func, &context, &mut self.scratch, &mut self.encoding) {
             // Which symbols are functions of the unit is not known yet, so no symbol counts.
             Ok(()) => {
@@ -277,7 +276,7 @@ impl Walker<'_> {
         match self.numbering.item(node) {
             Item::Function(function) => {
                 let context = Context {
-                    policy: self.options.compare,
+                    debug_info: self.options.compare.debug_info,
                     target: self.options.target,
                     key: self.unit.functions[function].attributes.key,
                     symbols: self.symbols,

@@ -6,7 +6,7 @@
 
 use super::Bucketer;
 use crate::canon::{counts, data};
-use crate::options::{Options, Prebucket};
+use crate::options::Options;
 use crate::stats::Stats;
 use crate::unit::{
     AddError, Addresses, Attributes, Bodies, DataAttributes, DataIndex, DataObject, DataSummary,
@@ -48,9 +48,9 @@ impl Summaries {
         if scanned {
             self.observed.add_address_uses(func);
         }
-        let bucket = match options.prebucket {
-            Prebucket::Counts => counts(func, attributes.key),
-            Prebucket::WalkAll => {
+        let bucket = match options.compare.every_function {
+            false => counts(func, attributes.key),
+            true => {
                 self.stats.walk_add_functions += 1;
                 self.bucketer.hash_alone(func, attributes.key, options)
             }

@@ -251,7 +251,7 @@ impl<'a> Walk<'a> {
         }
         let own = self.encode(plan, function, func)?;
         let Walk { options, scratch, .. } = self;
-        let body = laid_out(func, scratch, &options.compare, &options.target)?;
+        let body = laid_out(func, scratch, options.compare.debug_info, &options.target)?;
         let mut hasher = blake3::Hasher::new();
         hasher.update(&own);
         tables(&body, &mut hasher);
@@ -273,12 +273,7 @@ impl<'a> Walk<'a> {
         let Walk { options, settings, scratch, encoding, packed } = self;
         let entry = plan.entry(function);
         let symbols = Names::of(func);
-        let context = Context {
-            policy: options.compare,
-            target: options.target,
-            key: entry.attributes().key,
-            symbols: &symbols,
-        };
+        let context = Context::of(options, entry.attributes().key, &symbols);
         encode(func, &context, scratch, encoding).ok()?;
         let mut hasher = blake3::Hasher::new();
         hasher.update(&settings[..]);

@@ -10,7 +10,7 @@ use crate::apply::call_thunk;
 use crate::congruence::{Bucketed, Walked};
 use crate::incremental::{CachedClass, External, Graph, MergeCache, Record};
 use crate::ir::observes_its_frame;
-use crate::options::{Options, Prebucket};
+use crate::options::Options;
 use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::stats::Stats;
 use crate::unit::{
@@ -143,9 +143,9 @@ fn cannot_merge(attributes: &DataAttributes) -> Option<Reason> {
 /// The reason why a function or data object is alone in its class.
 fn alone(options: &Options<'_>, bucketed: &Bucketed, node: Node) -> Reason {
     match bucketed.walked(node) {
-        Walked::No => match options.prebucket {
-            Prebucket::Counts => Reason::Prefiltered,
-            Prebucket::WalkAll => Reason::Different,
+        Walked::No => match options.compare.every_function {
+            false => Reason::Prefiltered,
+            true => Reason::Different,
         },
         Walked::Malformed => Reason::Malformed,
         Walked::Yes { .. } if bucketed.equal_encodings.contains(node) => Reason::ReferencesDiffer,
@@ -468,7 +468,7 @@ impl Decision<'_> {
 
     /// A function that calls `to`, where call thunks are allowed and are equivalent to a jump.
     fn call_thunk(&mut self, function: FunctionIndex, to: FunctionIndex) -> Option<Function> {
-        let call_thunks = self.options.call_thunks?;
+        let call_thunks = self.options.target.call_thunks?;
         let body = self.bodies.body(function);
         if observes_its_frame(body) {
             // The function would observe the frame of the thunk.

@@ -228,12 +228,8 @@ fn walk(
     body: &Function,
     options: &Options<'_>,
 ) -> Option<Walked> {
-    let context = Context {
-        policy: options.compare,
-        target: options.target,
-        key: plan.entry(function).attributes().key,
-        symbols: plan as &dyn ResolveSymbol,
-    };
+    let context =
+        Context::of(options, plan.entry(function).attributes().key, plan as &dyn ResolveSymbol);
     let mut walked = Walked { encoding: Encoding::default(), scratch: Scratch::recording() };
     canon::encode(body, &context, &mut walked.scratch, &mut walked.encoding).ok()?;
     Some(walked)

@@ -26,7 +26,7 @@ pub fn encodings(
 ) -> [Option<Encoding>; 2] {
     let walk = |body: &Function, symbols: &dyn ResolveSymbol| {
         let key = plan.entry(function).attributes().key;
-        let context = Context { policy: options.compare, target: options.target, key, symbols };
+        let context = Context::of(options, key, symbols);
         let mut encoding = Encoding::default();
         encode(body, &context, &mut Scratch::default(), &mut encoding).ok().map(|()| encoding)
     };
@@ -38,10 +38,9 @@ pub fn encodings(
 /// The canonical form of a function, for the target of these options and what they compare.
 pub fn laid_out(func: &Function, options: &Options<'_>) -> Option<Function> {
     let mut scratch = Scratch::recording();
-    let context =
-        Context { policy: options.compare, target: options.target, key: 0, symbols: &NoUnit };
+    let context = Context::of(options, 0, &NoUnit);
     encode(func, &context, &mut scratch, &mut Encoding::default()).ok()?;
-    layout::laid_out(func, &scratch, &options.compare, &options.target)
+    layout::laid_out(func, &scratch, options.compare.debug_info, &options.target)
 }
 
 /// `plan` with another disposition of one function, right or wrong. Nothing else is adapted to it.

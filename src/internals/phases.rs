@@ -19,8 +19,7 @@ pub struct WalkAlone {
 impl WalkAlone {
     /// Writes the encoding of a function; every symbol is compared by name. Returns whether it has one.
     pub fn encode(&mut self, func: &Function, options: &Options<'_>) -> bool {
-        let context =
-            Context { policy: options.compare, target: options.target, key: 0, symbols: &NoUnit };
+        let context = Context::of(options, 0, &NoUnit);
         encode(func, &context, &mut self.scratch, &mut self.encoding).is_ok()
     }
 

@@ -8,13 +8,12 @@
 //! Everything follows the canonical walk, whose marks say what comes next:
 //! * only blocks that it comes to are there, in its order; `nop`s and what nothing uses are not;
 //! * values are numbered where they are defined, and aliases resolved;
-//! * operands are in the order in which the encoding has them, and a branch that it has as a jump is one, as far as the policy
-//!   does not compare these;
+//! * operands are in the order in which the encoding has them, and a branch that it has as a jump is one;
 //! * tables are filled at first use, with one entry for each content (`tables`);
 //! * stack slots stay as they are, but have the alignment that the encoding has.
 //!
 //! Source locations, debug tags and keys of stack slots are no code: they are copied, and two canonical forms can differ in
-//! them. So are value labels where the policy compares them, and then they are equal; otherwise they are dropped, as
+//! them. So are value labels where debug information is compared, and then they are equal; otherwise they are dropped, as
 //! descriptions of alias regions are.
 //!
 //! It does *not* optimise: instructions whose results nothing uses stay, as the encoding has them.
@@ -23,7 +22,6 @@ mod tables;
 
 use crate::canon::{Place, Scratch, change_places, slot_alignment};
 use crate::copy::{Entities, copied, mapped};
-use crate::options::{Compare, ComparePolicy};
 use crate::target::Target;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -41,14 +39,14 @@ use tables::Tables;
 /// constants.
 ///
 /// `None` if the walk finds the function malformed, or comes to a block of which only the address is taken: Cranelift
-/// cannot compile that address, and here a branch to the block may have become a jump elsewhere. Also if value labels are
+/// cannot compile that address, and here a branch to the block may have become a jump elsewhere. Also if debug information is
 /// compared and a value has those of one that is not computed, which the canonical form does not have.
 ///
-/// The function was just walked under this policy, by a walk that [records](Scratch::recording) and redirects nothing.
+/// The function was just walked, with debug information or without as here, by a walk that [records](Scratch::recording) and redirects nothing.
 pub(crate) fn laid_out(
     func: &Function,
     scratch: &Scratch,
-    policy: &ComparePolicy,
+    debug_info: bool,
     target: &Target,
 ) -> Option<Function> {
     if scratch.has_dead_blocks() {
@@ -56,7 +54,7 @@ pub(crate) fn laid_out(
     }
     let into = Function::with_name_signature(func.name.clone(), func.signature.clone());
     let tables = Tables::new(func, into, target);
-    let mut layout = Layout { func, scratch, policy, tables, blocks: SecondaryMap::new() };
+    let mut layout = Layout { func, scratch, debug_info, tables, blocks: SecondaryMap::new() };
     layout.header();
     layout.blocks();
     layout.value_labels()?;
@@ -68,7 +66,7 @@ struct Layout<'a> {
     /// What the walk found out.
     scratch: &'a Scratch,
     /// What the walk compared.
-    policy: &'a ComparePolicy,
+    debug_info: bool,
     /// The function that is made.
     tables: Tables<'a>,
     blocks: SecondaryMap<Block, Option<Block>>,
@@ -166,7 +164,7 @@ impl Layout<'_> {
         let mut data = mapped(&data, &func.dfg.value_lists, self).expect("everything is copied");
         if let InstructionData::Binary { opcode, args }
         | InstructionData::IntAddTrap { opcode, args, code: _ } = &mut data
-            && change_places(self.policy, *opcode, args[0].as_u32(), args[1].as_u32())
+            && change_places(*opcode, args[0].as_u32(), args[1].as_u32())
         {
             args.swap(0, 1);
         }
@@ -188,8 +186,8 @@ impl Layout<'_> {
 
     /// Copies the labels of values, if they are compared. `None` if some value has those of one that is not computed.
     fn value_labels(&mut self) -> Option<()> {
-        let Layout { func, scratch, policy, tables, .. } = self;
-        if policy.value_labels == Compare::Ignore {
+        let Layout { func, scratch, debug_info, tables, .. } = self;
+        if !*debug_info {
             return Some(());
         }
         let Some(labels) = &func.dfg.values_labels else {

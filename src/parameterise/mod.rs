@@ -49,7 +49,7 @@ use crate::canon::{self, Context, Encoding, Scratch};
 use crate::congruence::Encodings;
 use crate::incremental::MergeCache;
 use crate::lists::Lists;
-use crate::options::{Options, Policy, Prebucket};
+use crate::options::{Options, Policy};
 use crate::plan::{Disposition, Plan, Reason};
 use crate::threads::{Pool, for_each};
 use crate::unit::{Attributes, Bodies, FunctionIndex, NoUnit, Observed, ResolveSymbol};
@@ -256,11 +256,11 @@ fn shapes(
         if !is_candidate(plan, function, options) {
             continue;
         }
-        let shape = match (encodings.shape(function), options.prebucket) {
+        let shape = match (encodings.shape(function), options.compare.every_function) {
             (Some(shape), _) => shape,
             // It has other counts than all other functions.
-            (None, Prebucket::Counts) => continue,
-            (None, Prebucket::WalkAll) => {
+            (None, false) => continue,
+            (None, true) => {
                 plan.stats_mut().similar_walks += 1;
                 let context = context(plan, function, &NoUnit, options);
                 match canon::encode(bodies.body(function), &context, &mut scratch, &mut encoding) {
@@ -287,7 +287,7 @@ fn context<'a>(
     options: &Options<'_>,
 ) -> Context<'a> {
     let key = plan.entry(function).attributes().key;
-    Context { policy: options.compare, target: options.target, key, symbols }
+    Context::of(options, key, symbols)
 }
 
 /// What was merged into each function. Linear in the number of functions.

@@ -51,8 +51,7 @@ impl Probe {
     /// The function itself.
     fn function(&self, options: &Options<'_>) -> Function {
         let Probe { signature, arguments, is_thunk } = self;
-        let ordinary = CallThunks { tail_calls: false, colocated: true };
-        let how = options.call_thunks.filter(|_| *is_thunk).unwrap_or(ordinary);
+        let how = options.target.call_thunks.filter(|_| *is_thunk).unwrap_or_default();
         call_thunk(UserFuncName::default(), signature, arguments, &CALLEE, &how)
     }
 }
@@ -156,7 +155,7 @@ impl Sizes<'_> {
     /// Whether a function of this signature can be a call thunk, if it does not observe its frame.
     fn has_call_thunk(&self, signature: &Signature) -> bool {
         let grows = |how: CallThunks| signature.call_conv == CallConv::Tail && !how.tail_calls;
-        self.options.call_thunks.is_some_and(|how| !grows(how))
+        self.options.target.call_thunks.is_some_and(|how| !grows(how))
     }
 
     /// Whether a function of this signature can be a thunk that passes these arguments.

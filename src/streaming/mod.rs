@@ -20,7 +20,7 @@ mod symbols;
 use crate::canon::{self, Context, Encoding, Scratch, code_digest};
 use crate::congruence::{Bucketed, Compiled, Encodings, Walked, refine};
 use crate::decide::{Input, decide};
-use crate::options::{Options, Prebucket};
+use crate::options::{Compare, Options};
 use crate::plan::Plan;
 use crate::stats::Stats;
 use crate::unit::{
@@ -190,10 +190,11 @@ enum Target {
 
 impl<'a> StreamingMerger<'a> {
     /// No functions, and none is held: similar ones are not merged. Of the options,
-    /// [`Options::prebucket`] and [`Options::prove`] have no effect, and [`Options::call_thunks`] has one only for
+    /// [`Compare::every_function`] and [`Options::prove`] have no effect, and [`Target::call_thunks`](crate::Target::call_thunks) has one only for
     /// similar functions.
     pub fn new(options: Options<'a>) -> Self {
-        let options = Options { prebucket: Prebucket::Counts, ..options };
+        let compare = Compare { every_function: false, ..options.compare };
+        let options = Options { compare, ..options };
         StreamingMerger {
             options,
             scratch: Scratch::default(),
@@ -326,12 +327,7 @@ impl<'a> StreamingMerger<'a> {
     /// whether the encoding is new.
     fn encode(&mut self, func: &Function, attributes: &Attributes) -> (u32, bool) {
         let symbols = ByNode(RefCell::new(&mut self.symbols));
-        let context = Context {
-            policy: self.options.compare,
-            target: self.options.target,
-            key: attributes.key,
-            symbols: &symbols,
-        };
+        let context = Context::of(&self.options, attributes.key, &symbols);
         let result = canon::encode(func, &context, &mut self.scratch, &mut self.encoding);
         self.stats.walk_functions += 1;
         self.stats.walk_malformed += usize::from(result.is_err());
@@ -474,7 +470,8 @@ impl<'a> StreamingMerger<'a> {
         }
         let observed = self.symbols.observed();
         // These are for functions whose IR is there.
-        let mut options = Options { call_thunks: None, ..self.options };
+        let mut options = self.options;
+        options.target.call_thunks = None;
         options.target.size_model = None;
         let input =
             Input { options: &options, observed: &observed, bucketed: &bucketed, earlier: None };

@@ -22,6 +22,9 @@ use cranelift_size_model::SizeModel;
 pub struct Target {
     /// The jump thunk, where the target has one.
     pub jump_thunk: Option<JumpThunk>,
+    /// Whether a function that calls another one may replace it where there is no jump thunk, if that is smaller, and
+    /// how it calls. Default: no, and then functions that need a thunk are not merged.
+    pub call_thunks: Option<CallThunks>,
     /// The byte order of loads and stores that do not specify one; `None` if it is not known, and then such an
     /// access equals only another one that does not specify it.
     pub endianness: Option<Endianness>,
@@ -91,6 +94,13 @@ impl JumpThunk {
     }
 }
 
+/// Ordinary calls of near functions.
+impl Default for CallThunks {
+    fn default() -> CallThunks {
+        CallThunks { tail_calls: false, colocated: true }
+    }
+}
+
 impl CallThunks {
     /// How call thunks are made in code that `isa` compiles, all of it near.
     pub fn of(isa: &dyn TargetIsa) -> CallThunks {
@@ -105,6 +115,7 @@ impl Target {
     pub const fn generic() -> Target {
         Target {
             jump_thunk: None,
+            call_thunks: None,
             endianness: None,
             slot_alignment: 4,
             pointer_type: None,
@@ -125,6 +136,7 @@ impl Target {
                 offset: 1,
                 addend: -4,
             }),
+            call_thunks: None,
             endianness: Some(Endianness::Little),
             slot_alignment: 8,
             pointer_type: Some(types::I64),
@@ -151,6 +163,7 @@ impl Target {
                 offset: length as u32 - 4,
                 addend: 0,
             }),
+            call_thunks: None,
             endianness: Some(Endianness::Little),
             slot_alignment: 8,
             pointer_type: Some(types::I64),
@@ -175,6 +188,7 @@ impl Target {
                 Target { far, ..Target::aarch64(use_bti) }
             }
             _ => Target {
+                call_thunks: None,
                 endianness: Some(isa.endianness()),
                 slot_alignment: u32::from(isa.pointer_bytes()),
                 pointer_type: Some(isa.pointer_type()),

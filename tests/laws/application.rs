@@ -7,7 +7,7 @@ use cranelift_codegen::ir::Function;
 use cranelift_mergefunc::check::{Mismatch, prove};
 use cranelift_mergefunc::explain::Encoding;
 use cranelift_mergefunc::{
-    Attributes, Disposition, Linkage, Merger, Options, Plan, Prebucket, Reason, Target,
+    Attributes, Disposition, Linkage, Merger, Options, Plan, Reason, Target,
 };
 use std::collections::BTreeMap;
 use testkit::check::{Applied, check_unit};
@@ -66,7 +66,7 @@ fn the_generator_reaches_every_disposition_and_reason() {
         let bytes = Rng::new(seed).bytes(4096);
         let mut unit = Unit::random(&mut Unstructured::new(&bytes)).expect("enough input");
         if seed % 2 == 1 {
-            unit.options.prebucket = Prebucket::Counts;
+            unit.options.compare.every_function = false;
         }
         let Applied { plan, kept: _ } = check_unit(&unit);
         for (_, entry) in plan.entries() {

@@ -7,7 +7,8 @@ use cranelift_mergefunc::{Attributes, Disposition, Merger, Options, Plan, Reason
 
 /// The plan of functions that are exported with significant addresses.
 fn plan(mut functions: Vec<Function>, target: Target, call_thunks: Option<CallThunks>) -> Plan {
-    let options = Options { target, call_thunks, ..Options::default() };
+    let target = Target { call_thunks, ..target };
+    let options = Options { target, ..Options::default() };
     let mut merger = Merger::new(options);
     for func in &functions {
         let symbol = func.name.get_user().expect("named by number").clone();

@@ -7,8 +7,8 @@ use cranelift_codegen::ir::{
     DebugTag, Function, RelSourceLoc, SourceLoc, StackSlot, Value, ValueLabel,
     ValueLabelAssignments, ValueLabelStart,
 };
+use cranelift_mergefunc::Options;
 use cranelift_mergefunc::check::{Mismatch, may_replace};
-use cranelift_mergefunc::{Compare, Options};
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::mutate::function::function_mutants;
 use testkit::mutate::{Mutant, instruction_mutants};
@@ -214,7 +214,7 @@ block0(v0: i64):
         vec![user(1), user(1)],
     ];
     let mut options = walk_all();
-    options.compare.debug_tags = Compare::Compare;
+    options.compare.debug_info = true;
     assert_agree(&tags.map(tagged), &options);
 
     let labelled = |starts: &[(u32, u32)]| {
@@ -232,7 +232,7 @@ block0(v0: i64):
     let starts: [&[(u32, u32)]; 7] =
         [&[], &[(1, 1)], &[(1, 2)], &[(2, 1)], &[(2, 2)], &[(1, 1), (2, 2)], &[(1, 1), (2, 1)]];
     let mut options = walk_all();
-    options.compare.value_labels = Compare::Compare;
+    options.compare.debug_info = true;
     assert_agree(&starts.map(labelled), &options);
 
     let located = |at: u32| {
@@ -241,7 +241,7 @@ block0(v0: i64):
         func
     };
     let mut options = walk_all();
-    options.compare.source_locations = Compare::Compare;
+    options.compare.debug_info = true;
     assert_agree(&[1, 2, 3].map(located), &options);
 }
 

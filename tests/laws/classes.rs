@@ -1,7 +1,7 @@
 //! Laws: the classes are the greatest fixpoint, and nothing depends on the order of the functions.
 
 use crate::support::{Rng, random};
-use cranelift_mergefunc::{Disposition, Plan, Prebucket, Similar};
+use cranelift_mergefunc::{Disposition, Plan, Similar};
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::classes::classes;
 use testkit::permute::Colocated;
@@ -37,7 +37,7 @@ fn classes_are_the_greatest_fixpoint() {
         let permuted = unit.permuted(Colocated::Change, u.arbitrary()?);
         check_classes(&unit, &permuted, "permuted");
         // Equal texts have equal counts, so prefiltering by counts loses nothing here.
-        unit.options.prebucket = Prebucket::Counts;
+        unit.options.compare.every_function = false;
         check_classes(&unit, &unit, "by counts");
         Ok(())
     });
@@ -106,7 +106,7 @@ fn walking_all_functions_merges_what_counting_does_and_more() {
             }
         }
         let all = unit.plan();
-        unit.options.prebucket = Prebucket::Counts;
+        unit.options.compare.every_function = false;
         let counted = unit.plan();
         for (a, first) in counted.entries() {
             for (b, second) in counted.entries() {

@@ -11,11 +11,11 @@ use cranelift_mergefunc::data::DataAttributes;
 use cranelift_mergefunc::incremental::MergeCache;
 use cranelift_mergefunc::units::{Group, SharingMap};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, Compare, ComparePolicy, Disposition, FunctionIndex, Linkage,
-    Merger, Options, Plan, Policy, Prove, Similar, Target,
+    Addresses, Attributes, Bodies, Disposition, FunctionIndex, Linkage, Merger, Options, Plan,
+    Policy, Prove, Similar, Target,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use testkit::across::{cut, linked, map, replicated, summaries};
+use testkit::across::{cut, linked, map, replicated, summaries, with_map};
 use testkit::check::check_streamed;
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
@@ -142,25 +142,9 @@ fn is_valid(func: &Function) -> bool {
     error.is_ok_and(|error| error.is_none())
 }
 
-/// Every combination of what can be compared besides behaviour, by number.
-pub fn compared(bits: u64) -> ComparePolicy {
-    let compare = |bit: u32| match bits >> bit & 1 {
-        0 => Compare::Ignore,
-        _ => Compare::Compare,
-    };
-    ComparePolicy {
-        source_locations: compare(0),
-        debug_tags: compare(1),
-        value_labels: compare(2),
-        stack_slot_keys: compare(3),
-        operand_order: compare(4),
-        constant_branches: compare(5),
-    }
-}
-
 /// The unit with changes that count only where they are compared.
 fn with_changes(mut unit: Unit, rng: &mut Rng) -> Unit {
-    let changes: Vec<_> = IRRELEVANT.iter().filter(|change| change.compared_by.is_some()).collect();
+    let changes: Vec<_> = IRRELEVANT.iter().filter(|change| change.is_debug_info).collect();
     for member in &mut unit.functions {
         for _ in 0..rng.below(6) {
             let mut changed = (rng.choose(&changes).apply)(&member.body);
@@ -185,7 +169,8 @@ fn plans_hold_whatever_is_compared() {
         let bytes = Rng::new(seed).bytes(3000);
         let mut u = Unstructured::new(&bytes);
         let mut unit = GeneratedUnit::draw(&mut u, &Profile::runnable(Machine::X86_64)).unit;
-        (unit.options.prove, unit.options.compare) = (Prove::Always, compared(seed));
+        unit.options.prove = Prove::Always;
+        unit.options.compare.debug_info = seed % 2 == 0;
         let unit = with_changes(replicated(&unit, 2, &mut rng), &mut rng);
         let isa = &*isas[rng.below(2)];
         let units = cut(&unit, 3, isa, &mut rng);
@@ -458,7 +443,7 @@ fn what_equals_others_passes_no_symbol_for_them() {
         let decide = &mut |group: &Group<'_>| decide_sharing(group, Policy::Size);
         let bytes = map(&summaries(&units), decide);
         let map = SharingMap::open(&bytes).expect("a map");
-        let options = Options { sharing_map: Some(&map), ..units[0].options };
+        let options = with_map(units[0].options, Some(&map));
         let plan = Parts { options: &options, ..Parts::from(&units[0]) }.plan();
         assert!(plan.proof().is_some_and(Result::is_ok), "{:?}", plan.proof());
         let entry = plan.entry(FunctionIndex::from_u32(2));

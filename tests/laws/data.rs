@@ -9,8 +9,8 @@ use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, Disposition, FunctionIndex, Linkage, Merger, Options, Plan,
-    Prebucket, Reason,
+    Addresses, Attributes, Bodies, Compare, Disposition, FunctionIndex, Linkage, Merger, Options,
+    Plan, Reason,
 };
 use std::collections::BTreeSet;
 
@@ -121,7 +121,7 @@ impl Unit {
         let functions = functions.map(|node| node.function(&nodes)).collect();
         let data = nodes.iter().filter(|node| node.is_data).map(|node| node.data(&nodes)).collect();
         let options = Options {
-            prebucket: Prebucket::WalkAll,
+            compare: Compare { every_function: true, ..Compare::default() },
             aliases: u.arbitrary()?,
             ..Options::default()
         };

@@ -8,7 +8,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_mergefunc::data::DataAttributes;
 use cranelift_mergefunc::explain::{Difference, Neighbour, Rule, Site, first_difference, nearest};
-use cranelift_mergefunc::{Addresses, Compare, FunctionIndex, Linkage, Target};
+use cranelift_mergefunc::{Addresses, FunctionIndex, Linkage, Target};
 use testkit::permute::Colocated;
 use testkit::unit::{Held, Member, Unit};
 
@@ -130,7 +130,7 @@ block0(v0: i64):
         func
     };
     let mut unit = unit("");
-    unit.options.compare.value_labels = Compare::Compare;
+    unit.options.compare.debug_info = true;
     for (value, site) in [
         (0, Site::Block(Block::from_u32(0))),
         (1, Site::Inst(Inst::from_u32(0))),

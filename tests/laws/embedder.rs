@@ -2,7 +2,7 @@
 
 use crate::support::{free, random};
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_mergefunc::thunk::{CallThunks, Thunk};
+use cranelift_mergefunc::thunk::Thunk;
 use cranelift_mergefunc::{
     Attributes, Bodies, Disposition, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan,
     Policy, Similar, Target,
@@ -80,9 +80,8 @@ fn members_are_those_that_are_replaced() {
 fn a_thunk_is_finished() {
     let plan = constants(8);
     let signature = Family::Constants.function(0, 8).signature.clone();
-    let call_thunks = CallThunks { tail_calls: false, colocated: true };
     let [first, second] = [0, 1].map(FunctionIndex::from_u32);
-    let thunk = |function, target| plan.thunk(function, &signature, &target, &call_thunks);
+    let thunk = |function, target| plan.thunk(function, &signature, &target);
     let body = plan.entry(plan.new_bodies()[0].function()).symbol();
     match thunk(first, Target::x86_64()) {
         Some(Thunk::Code(code)) => assert_eq!(code.relocations.last().unwrap().symbol, *body),

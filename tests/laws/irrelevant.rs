@@ -10,7 +10,6 @@ use cranelift_codegen::ir::{
     types,
 };
 use cranelift_codegen::isa::CallConv;
-use cranelift_mergefunc::{Compare, ComparePolicy};
 use testkit::permute::can_swap;
 
 /// A change that must not count.
@@ -20,8 +19,8 @@ pub struct Irrelevant {
     pub why: &'static str,
     /// All ways to make the change once.
     pub apply: fn(&Function) -> Vec<Function>,
-    /// The policy under which it does count, if there is one.
-    pub compared_by: Option<fn(&mut ComparePolicy)>,
+    /// Whether it counts where debug information is compared.
+    pub is_debug_info: bool,
 }
 
 pub const IRRELEVANT: &[Irrelevant] = &[
@@ -36,7 +35,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
                 !*patchable
             })
         },
-        compared_by: None,
+        is_debug_info: false,
     },
     Irrelevant {
         what: "colocated symbol",
@@ -52,7 +51,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
                 }
             })
         },
-        compared_by: None,
+        is_debug_info: false,
     },
     Irrelevant {
         what: "source location",
@@ -63,7 +62,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
                 !is_nop(func, inst)
             })
         },
-        compared_by: Some(|policy| policy.source_locations = Compare::Compare),
+        is_debug_info: true,
     },
     Irrelevant {
         what: "debug tag",
@@ -75,7 +74,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
                 opcode.is_call() || opcode == Opcode::SequencePoint
             })
         },
-        compared_by: Some(|policy| policy.debug_tags = Compare::Compare),
+        is_debug_info: true,
     },
     Irrelevant {
         what: "value label",
@@ -90,7 +89,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
                 func.dfg.value_is_attached(value)
             })
         },
-        compared_by: Some(|policy| policy.value_labels = Compare::Compare),
+        is_debug_info: true,
     },
     Irrelevant {
         what: "stack slot key",
@@ -105,7 +104,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
                 true
             })
         },
-        compared_by: Some(|policy| policy.stack_slot_keys = Compare::Compare),
+        is_debug_info: true,
     },
     Irrelevant {
         what: "operand order of a commutative integer operation",
@@ -119,7 +118,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
                 can_swap(func.dfg.insts[inst].opcode())
             })
         },
-        compared_by: Some(|policy| policy.operand_order = Compare::Compare),
+        is_debug_info: false,
     },
     Irrelevant {
         what: "alignment of a stack slot up to the smallest word",
@@ -132,7 +131,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
                 small
             })
         },
-        compared_by: None,
+        is_debug_info: false,
     },
     Irrelevant {
         what: "name of the function",
@@ -142,7 +141,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
             other.name = UserFuncName::User(UserExternalName::new(50, 50));
             vec![other]
         },
-        compared_by: None,
+        is_debug_info: false,
     },
     Irrelevant {
         what: "nop",
@@ -154,7 +153,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
                 true
             })
         },
-        compared_by: None,
+        is_debug_info: false,
     },
     Irrelevant {
         what: "unused table entries",
@@ -171,7 +170,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
             other.params.ensure_user_func_name(UserExternalName::new(60, 60));
             vec![other]
         },
-        compared_by: None,
+        is_debug_info: false,
     },
     Irrelevant {
         what: "value alias",
@@ -188,7 +187,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
                 func.dfg.value_is_attached(value)
             })
         },
-        compared_by: None,
+        is_debug_info: false,
     },
     Irrelevant {
         what: "layout of the blocks",
@@ -205,7 +204,7 @@ pub const IRRELEVANT: &[Irrelevant] = &[
                 true
             })
         },
-        compared_by: None,
+        is_debug_info: false,
     },
 ];
 

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_mergefunc::check::prove;
 use cranelift_mergefunc::explain::{first_difference, structural_hash};
-use cranelift_mergefunc::{Bodies, Disposition, FunctionIndex, Merger, Options, Plan, Prebucket};
+use cranelift_mergefunc::{Bodies, Compare, Disposition, FunctionIndex, Merger, Options, Plan};
 use std::collections::BTreeSet;
 
 /// Runs a test with half a megabyte of stack, a quarter of what threads have by default.
@@ -155,8 +155,9 @@ block0(v0: i64):
     }
 
     /// Functions `u1000:0`, `u1000:1`, … in one unit.
-    fn plan(&mut self, count: u32, prebucket: Prebucket) -> Plan {
-        let options = Options { prebucket, ..Options::default() };
+    fn plan(&mut self, count: u32, every_function: bool) -> Plan {
+        let compare = Compare { every_function, ..Compare::default() };
+        let options = Options { compare, ..Options::default() };
         let mut merger = Merger::new(options);
         for index in 0..count {
             let body = self.body(FunctionIndex::from_u32(index));
@@ -187,7 +188,7 @@ fn two_equal_call_chains_merge_to_the_end() {
             true => UserExternalName::new(1, 0),
             false => test_symbol(index + 1),
         });
-        let plan = bodies.plan(2 * LENGTH, Prebucket::Counts);
+        let plan = bodies.plan(2 * LENGTH, false);
         assert_eq!(merged(&plan), LENGTH as usize);
         for (function, entry) in plan.entries().take(LENGTH as usize) {
             let duplicate = FunctionIndex::from_u32(function.as_u32() + LENGTH);
@@ -205,7 +206,7 @@ fn call_chains_to_different_ends_do_not_merge() {
             true => UserExternalName::new(1, index),
             false => test_symbol(index + 1),
         });
-        let plan = bodies.plan(2 * LENGTH, Prebucket::Counts);
+        let plan = bodies.plan(2 * LENGTH, false);
         assert_eq!(merged(&plan), 0);
         let (a, b) = (FunctionIndex::from_u32(0), FunctionIndex::from_u32(LENGTH));
         let bodies = [a, b].map(|function| bodies.body(function).clone());
@@ -222,7 +223,7 @@ fn a_ring_of_calls_merges_to_one_function() {
     with_small_stack(|| {
         const LENGTH: u32 = 100_000;
         let mut bodies = Callers::new(|index| test_symbol((index + 1) % LENGTH));
-        let plan = bodies.plan(LENGTH, Prebucket::WalkAll);
+        let plan = bodies.plan(LENGTH, true);
         prove(&plan, &mut bodies, &walk_all()).expect("is right");
         assert_eq!(merged(&plan), LENGTH as usize - 1);
         assert_eq!(plan.entries().map(|(_, entry)| entry.class()).max(), Some(0));
@@ -238,7 +239,7 @@ fn a_binary_tree_of_calls_merges_level_by_level() {
             0 => UserExternalName::new(1, 0),
             _ => test_symbol((index - 1) / 2),
         });
-        let plan = bodies.plan(COUNT, Prebucket::Counts);
+        let plan = bodies.plan(COUNT, false);
         let classes: BTreeSet<u32> = plan.entries().map(|(_, entry)| entry.class()).collect();
         assert_eq!(classes.len(), 16);
         assert_eq!(merged(&plan), COUNT as usize - 16);

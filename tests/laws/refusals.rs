@@ -3,14 +3,13 @@
 //! `CLIF_MERGE_RUNS` asks for another number of units, each of which is planned with every set of options, and
 //! `CLIF_MERGE_SEED` for another first seed.
 
-use crate::content::compared;
 use crate::support::{asked_runs, first_seed};
 use arbitrary::Unstructured;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::across::ContentAddressing;
 use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::{
-    Callees, Instructions, Options, Policy, Prebucket, Prove, Similar, Target,
+    Callees, Compare, Instructions, Options, Policy, Prove, Similar, Target,
 };
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
@@ -44,13 +43,21 @@ fn option_sets(isa: &'static dyn TargetIsa) -> Vec<(&'static str, Options<'stati
         (
             "thunks that call",
             Options {
-                target: Target::generic(),
-                call_thunks: Some(CallThunks { tail_calls: true, colocated: false }),
+                target: Target {
+                    call_thunks: Some(CallThunks { tail_calls: true, colocated: false }),
+                    ..Target::generic()
+                },
                 ..size
             },
         ),
-        ("everything is compared", Options { compare: compared(u64::MAX), ..size }),
-        ("every function is walked", Options { prebucket: Prebucket::WalkAll, ..size }),
+        (
+            "debug information is compared",
+            Options { compare: Compare { debug_info: true, ..size.compare }, ..size },
+        ),
+        (
+            "every function is walked",
+            Options { compare: Compare { every_function: true, ..Compare::default() }, ..size },
+        ),
         (
             "content addressing",
             Options { content_addressing: Some(ContentAddressing::of(isa)), ..size },

@@ -201,7 +201,7 @@ function u0:1() -> i64 system_v {\nblock0:\n    v0 = get_frame_pointer.i64\n    
     ] {
         let mut given = unit(text);
         given.options.target = Target::generic();
-        given.options.call_thunks = Some(CallThunks { tail_calls, colocated: false });
+        given.options.target.call_thunks = Some(CallThunks { tail_calls, colocated: false });
         let plan = decided(given.plan(), at(0), to_1()[2]);
         let wanted = if right { Ok(()) } else { Err(Mismatch::NotAllowed) };
         assert_eq!(proven(&given, &plan).map(drop), wanted, "{text}");

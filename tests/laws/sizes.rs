@@ -70,7 +70,7 @@ impl Compiled<'_> {
                     match options.target.thunk_code(signature, &extra_arguments, to, optimize) {
                         Some(code) => code.size(),
                         None => {
-                            let how = options.call_thunks.expect("is allowed");
+                            let how = options.target.call_thunks.expect("is allowed");
                             self.size(&call_thunk(name, signature, &extra_arguments, to, &how))?
                         }
                     }
@@ -135,8 +135,8 @@ impl Sum {
                 integer_registers_only: seed.is_multiple_of(5),
                 ..Similar::default()
             };
-            let target = Target::of(isa);
-            let options = Options { target, call_thunks, similar, ..Options::default() };
+            let target = Target { call_thunks, ..Target::of(isa) };
+            let options = Options { target, similar, ..Options::default() };
             let plan = compiled.plan(options);
             let bodies = plan.new_bodies().iter().filter(|new| new.copy_of().is_none()).count();
             Some((compiled.total(&plan, &options)?, bodies))

@@ -1,10 +1,13 @@
 //! The statistics count what was done, each on a unit whose counts are known.
 
 use crate::support::{encode, free, parse, test_symbol, walk_all};
-use cranelift_codegen::ir::Function;
+use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::data::{Contents, DataAttributes, DataObject};
-use cranelift_mergefunc::{Addresses, Linkage, Options, Plan, Prebucket, Similar, Stats};
-use testkit::unit::{DataMember, Member, Unit};
+use cranelift_mergefunc::{
+    Addresses, Bodies, Compare, FunctionIndex, Linkage, Merger, Options, Plan, Prove, Similar,
+    Stats, Target,
+};
+use testkit::unit::{DataMember, Held, Member, Unit};
 
 /// Functions 0 and 1 are equal, and 2 states less. 3 has the same shape and another callee; 4 is malformed, 5
 /// is similar to no other function.
@@ -90,7 +93,7 @@ fn functions_that_are_walked_when_they_are_added_are_counted() {
     assert_eq!(stats.walk_add_functions, 6);
     assert_eq!(plan(Options::default()).stats().walk_add_functions, 0);
     assert_eq!(stats.plan_members, 2);
-    let options = Options { prebucket: Prebucket::Counts, ..Options::default() };
+    let options = Options { compare: Compare::default(), ..Options::default() };
     assert_eq!(plan(options).stats(), plan(Options::default()).stats());
 }
 
@@ -146,4 +149,51 @@ fn a_reference_by_class_takes_less_than_one_by_name() {
     // Each call adds the same.
     let [none, one, two, three] = [0, 1, 2, 3].map(|calls| bytes("u0:0", calls));
     assert!(none < one && two - one == three - two);
+}
+
+/// Bodies, and how often each was requested.
+struct Counted<'a> {
+    held: Held<'a>,
+    requests: Vec<usize>,
+}
+
+impl Bodies for Counted<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        self.requests[function.as_u32() as usize] += 1;
+        self.held.body(function)
+    }
+
+    fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
+        self.held.fresh_symbol(members)
+    }
+}
+
+/// How often bodies are requested in order to plan a unit: the most requests for one function, and all of them.
+fn requests(functions: &[Function], similar: Similar) -> (usize, usize) {
+    let options =
+        Options { target: Target::x86_64(), similar, prove: Prove::Never, ..Options::default() };
+    let mut merger = Merger::new(options);
+    for func in functions {
+        let symbol = func.name.get_user().expect("named by number").clone();
+        merger.add(symbol, func, free()).expect("is added");
+    }
+    let requests = vec![0; functions.len()];
+    let mut bodies = Counted { held: Held::new(functions), requests };
+    drop(merger.plan(&mut bodies));
+    let Counted { requests, .. } = bodies;
+    (requests.iter().copied().max().unwrap_or(0), requests.iter().sum())
+}
+
+/// Whoever makes bodies anew for each request pays for each. Runs on the sample, or on the units of `CLIF_MERGE_UNITS`.
+#[test]
+fn identical_functions_are_read_once_and_similar_ones_a_few_times() {
+    for unit in testkit::units::units() {
+        let text = std::fs::read_to_string(&unit).expect("readable unit");
+        let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
+        let (most, all) = requests(&functions, Similar::OFF);
+        assert!(most == 1 && all <= functions.len(), "{}: {most} {all}", unit.display());
+        let (most, all) = requests(&functions, Similar::default());
+        println!("{}: at most {most}, {all} for {}", unit.display(), functions.len());
+        assert!(all <= 5 * functions.len(), "{}: {most} {all}", unit.display());
+    }
 }

@@ -21,8 +21,8 @@ use clif_unit::verify::Verifier;
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Callees, Compare, ComparePolicy, Instructions, Linkage, Options, Policy,
-    Prebucket, Similar, Target, cranelift_codegen,
+    Addresses, Attributes, Callees, Compare, Instructions, Linkage, Options, Policy, Similar,
+    Target, cranelift_codegen,
 };
 use std::path::PathBuf;
 use target_lexicon::Triple;
@@ -195,9 +195,11 @@ pub struct Pass {
     #[arg(long, value_enum, value_name = "HOW", default_value_t = How::None)]
     pub canonicalize: How,
 
-    /// Do not merge functions that differ in these, although they compute the same
-    #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]
-    pub compare: Vec<What>,
+    /// Do not merge functions that differ in debug information
+    ///
+    /// Source locations, debug tags, value labels and keys of stack slots.
+    #[arg(long)]
+    pub compare_debug_info: bool,
 
     /// Perform only the first N merges
     ///
@@ -286,37 +288,6 @@ pub enum DifferingInstructions {
     Select,
 }
 
-/// The values of `--compare`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum What {
-    /// Source locations
-    Srclocs,
-    /// Debug tags
-    DebugTags,
-    /// Value labels
-    ValueLabels,
-    /// Keys of stack slots
-    SlotKeys,
-    /// The order of the operands of commutative integer operations
-    OperandOrder,
-    /// Branches on conditions that follow from constants, which are jumps otherwise
-    ConstantBranches,
-}
-
-impl What {
-    /// Makes it matter.
-    pub fn compare(self, policy: &mut ComparePolicy) {
-        *match self {
-            What::Srclocs => &mut policy.source_locations,
-            What::DebugTags => &mut policy.debug_tags,
-            What::ValueLabels => &mut policy.value_labels,
-            What::SlotKeys => &mut policy.stack_slot_keys,
-            What::OperandOrder => &mut policy.operand_order,
-            What::ConstantBranches => &mut policy.constant_branches,
-        } = Compare::Compare;
-    }
-}
-
 impl Pass {
     /// Does to the functions of a unit what is done before they are compared.
     pub fn prepare(&self, unit: &mut Unit, isa: &dyn TargetIsa) {
@@ -328,17 +299,14 @@ impl Pass {
 
     /// The options of a run for `isa`. `aliases` is whether the result can have aliases.
     pub fn options<'a>(&self, isa: &'a dyn TargetIsa, aliases: bool) -> Options<'a> {
-        let mut options = Options::default();
-        for what in &self.compare {
-            what.compare(&mut options.compare);
-        }
-        // The tables of canonical bodies have gaps.
-        options.prebucket = match self.walk_all || self.canonicalize == How::Optimize {
-            true => Prebucket::WalkAll,
-            false => Prebucket::Counts,
+        let compare = Compare {
+            debug_info: self.compare_debug_info,
+            // The tables of canonical bodies have gaps.
+            every_function: self.walk_all || self.canonicalize == How::Optimize,
         };
+        let mut options = Options { compare, ..Options::default() };
         options.target = Target::of(isa);
-        options.call_thunks = Some(CallThunks::of(isa));
+        options.target.call_thunks = Some(CallThunks::of(isa));
         options.similar = Similar {
             policy: self.similar.policy(),
             callees: match self.callees {

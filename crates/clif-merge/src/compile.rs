@@ -146,9 +146,9 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
             .map_err(|error| Refused { function, error }.into_error(&unit, &texts, &*isa))?;
     }
     let mut options = common.pass.options(&*isa, !no_alias);
-    options.content_addressing = content_addressed.then(|| ContentAddressing::of(&*isa));
     let map = map.as_deref().map(open_map).transpose()?.map(Arc::new);
-    options.sharing_map = map.as_deref();
+    options.content_addressing =
+        content_addressed.then(|| ContentAddressing::of(&*isa).with_map(map.as_deref()));
     if common.pass.verify && !no_merge {
         let merged = pass::merge(&unit, &options)?;
         check(&unit, &merged, &options, &*isa, &common.general)?;
@@ -227,20 +227,16 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
 fn module_options(options: &Options<'_>) -> ModuleOptions {
     let Options {
         compare,
-        prebucket,
         target: _,
         aliases,
-        call_thunks: _,
         similar,
         interposition: _,
         prove,
         content_addressing,
-        sharing_map: _,
         merge_limit,
     } = *options;
     ModuleOptions {
         compare,
-        prebucket,
         aliases,
         similar,
         prove,

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 /// Write a summary of a unit, for merging across units
 ///
 /// A program is compiled as many units, which share function bodies: 'summarize' each unit, 'combine' all
-/// summaries to a sharing map, and 'compile --map' each unit. Targets, settings and --compare must be the same
+/// summaries to a sharing map, and 'compile --map' each unit. Targets, settings and --compare-debug-info must be the same
 /// in all three steps. The summary has no code: of each function a digest of its shape, its constants and what it
 /// refers to, and a predicted size. The same unit gives the same bytes.
 #[derive(Debug, clap::Args)]
@@ -87,7 +87,7 @@ pub fn summary_of(
     name: String,
 ) -> Result<UnitSummary> {
     let content_addressing = Some(ContentAddressing::of(isa));
-    let options = Options { content_addressing, sharing_map: None, aliases: false, ..*options };
+    let options = Options { content_addressing, aliases: false, ..*options };
     pass::summarize(unit, &options, name)
 }
 

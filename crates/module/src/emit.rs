@@ -16,7 +16,7 @@ use cranelift_codegen::ir::Function;
 use cranelift_codegen::ir::Signature;
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc::data::Contents;
-use cranelift_mergefunc::thunk::{CallThunks, Thunk, ThunkReloc};
+use cranelift_mergefunc::thunk::{Thunk, ThunkReloc};
 use cranelift_mergefunc::{Emit, ExtraArgument, FunctionIndex, NewBody, Output, Plan};
 use cranelift_module::{
     DataDescription, DataId, FuncId, Init, Module, ModuleReloc, ModuleRelocTarget, ModuleResult,
@@ -282,9 +282,8 @@ impl<M: Module> MergingModule<M> {
         let (own, to) = (symbol(function), symbol(to));
         let mut named = extra.iter().filter_map(ExtraArgument::symbol).chain([&to]);
         named.try_for_each(|name| self.view().check_leads(&own, name))?;
-        let call_thunks = CallThunks::of(self.inner.isa());
         let optimize = plan.optimize_for();
-        Ok(Thunk::new(&own, signature, &extra, &to, &self.target, optimize, &call_thunks))
+        Ok(Thunk::new(&own, signature, &extra, &to, &self.target, optimize))
     }
 
     /// Counts the code that was emitted for a function.

@@ -15,7 +15,6 @@ use cranelift_entity::EntityRef;
 use cranelift_mergefunc::across::ContentAddressing;
 use cranelift_mergefunc::data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 use cranelift_mergefunc::incremental::Increment;
-use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::{
     AddError, Addresses, Attributes, Disposition, ExtraArgument, FunctionIndex, Linkage, Merger,
     NewBody, Options, Plan, Reason, Similar,
@@ -208,8 +207,7 @@ impl<M: Module> MergingModule<M> {
         let isa = self.inner.isa();
         let options = Options {
             content_addressing: self.content_addressing(isa, back_end),
-            sharing_map: self.sharing_map.as_deref(),
-            ..self.pass_options(isa, back_end)
+            ..self.pass_options(back_end)
         };
         // An incremental run must walk every function, which does not pay if functions are not merged over flushes. What
         // earlier flushes eliminated is known in any case.
@@ -254,17 +252,16 @@ impl<M: Module> MergingModule<M> {
         Ok((plan, increment))
     }
 
-    fn pass_options<'a>(&'a self, isa: &'a dyn TargetIsa, back_end: BackEnd) -> Options<'a> {
+    fn pass_options(&self, back_end: BackEnd) -> Options<'_> {
         let merged = self.stats.merged() + self.stats.merged_data_objects;
+        let target = match back_end {
+            BackEnd::Jit => self.target.in_jit(),
+            BackEnd::Any | BackEnd::Object => self.target,
+        };
         Options {
             compare: self.options.compare,
-            prebucket: self.options.prebucket,
-            target: match back_end {
-                BackEnd::Jit => self.target.in_jit(),
-                BackEnd::Any | BackEnd::Object => self.target,
-            },
+            target,
             aliases: back_end == BackEnd::Object && self.options.aliases,
-            call_thunks: Some(CallThunks::of(isa)),
             similar: Similar {
                 keep_symbols: self.options.similar.keep_symbols || back_end == BackEnd::Jit,
                 ..self.options.similar
@@ -273,7 +270,6 @@ impl<M: Module> MergingModule<M> {
             prove: self.options.prove,
             // For planning only, since it takes a digest of all settings.
             content_addressing: None,
-            sharing_map: None,
             merge_limit: self
                 .options
                 .merge_limit
@@ -286,9 +282,10 @@ impl<M: Module> MergingModule<M> {
         &self,
         isa: &dyn TargetIsa,
         back_end: BackEnd,
-    ) -> Option<ContentAddressing> {
+    ) -> Option<ContentAddressing<'_>> {
         let asked_for = self.options.content_addressed && back_end == BackEnd::Object;
-        asked_for.then(|| ContentAddressing::of(isa))
+        let sharing_map = self.sharing_map.as_deref();
+        asked_for.then(|| ContentAddressing::of(isa).with_map(sharing_map))
     }
 
     /// Declares the functions that the plan adds to the module.

@@ -78,6 +78,7 @@ use cranelift_mergefunc::check::Refutation;
 use cranelift_mergefunc::data::DataAttributes;
 use cranelift_mergefunc::explain::{MergeMap, Original};
 use cranelift_mergefunc::incremental::MergeCache;
+use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::units::SharingMap;
 use cranelift_mergefunc::{
     Attributes, Disposition, ExtraArgument, Linkage, Plan, Reason, Stats, Target,
@@ -261,7 +262,10 @@ impl<M: Module> MergingModule<M> {
     /// Wraps `inner`. What is already defined in it stays as it is.
     pub fn with_options(inner: M, options: ModuleOptions) -> Self {
         MergingModule {
-            target: Target::of(inner.isa()),
+            target: Target {
+                call_thunks: Some(CallThunks::of(inner.isa())),
+                ..Target::of(inner.isa())
+            },
             inner,
             options,
             attributes: HashMap::default(),
@@ -380,7 +384,7 @@ impl<M: Module> MergingModule<M> {
         self.failed
     }
 
-    /// Says which functions share bodies with functions of other objects ([`Options::sharing_map`](cranelift_mergefunc::Options::sharing_map)),
+    /// Says which functions share bodies with functions of other objects ([`ContentAddressing::sharing_map`](cranelift_mergefunc::ContentAddressing::sharing_map)),
     /// with [`ModuleOptions::content_addressed`]. To be called before the flush.
     pub fn set_sharing_map(&mut self, map: Arc<SharingMap<'static>>) {
         self.sharing_map = Some(map);

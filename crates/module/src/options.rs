@@ -1,6 +1,6 @@
 //! The options and statistics of a [`MergingModule`](crate::MergingModule). Plain data: nothing is decided here.
 
-use cranelift_mergefunc::{Addresses, ComparePolicy, Prebucket, Prove, Similar};
+use cranelift_mergefunc::{Addresses, Compare, Prove, Similar};
 
 /// What the wrapped module can do beyond `Module`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,9 +40,7 @@ pub struct ModuleOptions {
     /// what replaced them, is known to later flushes in any case.
     pub remember: bool,
     /// See [`Options::compare`](cranelift_mergefunc::Options::compare).
-    pub compare: ComparePolicy,
-    /// See [`Options::prebucket`](cranelift_mergefunc::Options::prebucket).
-    pub prebucket: Prebucket,
+    pub compare: Compare,
     /// See [`Options::similar`](cranelift_mergefunc::Options::similar). In a JIT every function keeps its symbol, because
     /// its address can be requested.
     pub similar: Similar,
@@ -67,8 +65,7 @@ impl Default for ModuleOptions {
             data: Addresses::Significant,
             aliases: true,
             remember: true,
-            compare: ComparePolicy::default(),
-            prebucket: Prebucket::default(),
+            compare: Compare::default(),
             similar: Similar::default(),
             prove: Prove::default(),
             content_addressed: false,

@@ -10,7 +10,7 @@ use crate::program::{Parts, Program};
 use cranelift_codegen::ir::{Function, Inst, InstructionData, Opcode, Value};
 use cranelift_mergefunc::explain::Encoding;
 use cranelift_mergefunc::internals::{passing, with_body};
-use cranelift_mergefunc::{ExtraArgument, FunctionIndex, Options, Plan, Prebucket};
+use cranelift_mergefunc::{Compare, ExtraArgument, FunctionIndex, Options, Plan};
 use std::collections::BTreeSet;
 
 /// A parameterised body that takes the place of functions of different shapes.
@@ -25,7 +25,10 @@ pub struct Aligned {
 /// The parameterised bodies that take the place of functions of different shapes. Functions of one shape differ in
 /// constants and references only, and need no branches.
 pub fn bodies(unit: &Parts<'_>, plan: &Plan) -> Vec<Aligned> {
-    let options = Options { prebucket: Prebucket::WalkAll, ..*unit.options };
+    let options = Options {
+        compare: Compare { every_function: true, ..Compare::default() },
+        ..*unit.options
+    };
     let shape = |function: &FunctionIndex| {
         let member = &unit.functions[function.as_u32() as usize];
         let encoding = Encoding::of(&member.body, &options)?;

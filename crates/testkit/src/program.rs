@@ -497,10 +497,10 @@ fn thunk(
     options: &Options<'_>,
 ) -> Definition {
     let call_thunks =
-        options.call_thunks.unwrap_or(CallThunks { tail_calls: true, colocated: true });
+        options.target.call_thunks.unwrap_or(CallThunks { tail_calls: true, colocated: true });
     let name = UserFuncName::User(own.clone());
     let call = call_thunk(name, signature, &arguments, to, &call_thunks);
-    match (options.target.jump_thunk, &options.call_thunks) {
+    match (options.target.jump_thunk, &options.target.call_thunks) {
         (None, Some(_)) => Definition::Body(Box::new(call)),
         (_, _) => {
             let (to, optimize) = (to.clone(), options.similar.policy.optimize_for());

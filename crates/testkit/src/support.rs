@@ -10,7 +10,7 @@ use cranelift_codegen::verify_function;
 use cranelift_mergefunc::check::may_replace;
 use cranelift_mergefunc::explain::Encoding;
 use cranelift_mergefunc::{
-    Addresses, Attributes, FunctionIndex, Linkage, Merger, Options, Plan, Prebucket,
+    Addresses, Attributes, Compare, FunctionIndex, Linkage, Merger, Options, Plan,
 };
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -91,7 +91,10 @@ pub fn verify(func: &Function) {
 /// Options with which every function is walked, so that functions that would be prefiltered by the counts of
 /// their tables are compared, too.
 pub fn walk_all() -> Options<'static> {
-    Options { prebucket: Prebucket::WalkAll, ..Options::default() }
+    Options {
+        compare: Compare { every_function: true, ..Compare::default() },
+        ..Options::default()
+    }
 }
 
 /// Attributes of a function that may be eliminated: local, with an insignificant address.

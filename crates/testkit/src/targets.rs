@@ -22,7 +22,7 @@ use cranelift_codegen::ir::{Block, Function, Inst, UserExternalName};
 use cranelift_mergefunc::check::may_replace;
 use cranelift_mergefunc::explain::{Encoding, structural_hash};
 use cranelift_mergefunc::internals::decided;
-use cranelift_mergefunc::{Disposition, FunctionIndex, Options, Plan, Prebucket, Prove};
+use cranelift_mergefunc::{Disposition, FunctionIndex, Options, Plan, Prove};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -102,7 +102,7 @@ pub fn order(u: &mut Unstructured<'_>) -> Result<()> {
     let mut rng = Rng::new(seed);
     check_order(&known.unit, &mut rng);
 
-    known.unit.options.prebucket = Prebucket::WalkAll;
+    known.unit.options.compare.every_function = true;
     let plan = check_unit(&known.unit).plan;
     check_classes(&known, &plan);
     let right = outcomes(&plan);
@@ -184,7 +184,7 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
     let mut known = known(u)?;
     let mut rng = Rng::new(u.arbitrary().unwrap_or(0));
     known.unit.options.prove = Prove::Never;
-    known.unit.options.prebucket = Prebucket::WalkAll;
+    known.unit.options.compare.every_function = true;
     let options = Options { aliases: false, ..known.unit.options };
 
     let body = &known.unit.functions[rng.below(known.unit.functions.len())].body;

@@ -19,7 +19,7 @@ use clif_unit::{check, data, text};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_mergefunc::data::Contents;
 use cranelift_mergefunc::{
-    Addresses, Attributes, Linkage, Options, Policy, Prebucket, Similar, Target, cranelift_codegen,
+    Addresses, Attributes, Compare, Linkage, Options, Policy, Similar, Target, cranelift_codegen,
 };
 use cranelift_mergefunc_canonical::panic_is_contained;
 use std::sync::OnceLock;
@@ -58,8 +58,8 @@ pub fn check(text: &str) {
             let target = Target::of(&**isa);
             for policy in [Policy::Off, Policy::Size] {
                 let similar = Similar { policy, ..Similar::default() };
-                let prebucket = Prebucket::WalkAll;
-                let options = Options { aliases, target, prebucket, similar, ..Options::default() };
+                let compare = Compare { every_function: true, ..Compare::default() };
+                let options = Options { aliases, target, compare, similar, ..Options::default() };
                 check_merged(unit, &options, isa);
             }
         }

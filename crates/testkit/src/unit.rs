@@ -18,7 +18,7 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::check::{Proof, Refutation};
 use cranelift_mergefunc::incremental::{Increment, MergeCache};
 use cranelift_mergefunc::{
-    Attributes, Bodies, Callees, FunctionIndex, Instructions, Options, Plan, Policy, Prebucket,
+    Attributes, Bodies, Callees, Compare, FunctionIndex, Instructions, Options, Plan, Policy,
     Similar, SizeModel, Target,
 };
 use std::collections::HashSet;
@@ -119,7 +119,7 @@ impl Unit {
     /// A unit of [small](Profile::small) functions, with random attributes and options, and no data objects.
     pub fn random(u: &mut Unstructured<'_>) -> Result<Unit> {
         let mut options = Options {
-            prebucket: Prebucket::WalkAll,
+            compare: Compare { every_function: true, ..Compare::default() },
             aliases: u.arbitrary()?,
             target: *u.choose(&[
                 Target::generic(),
@@ -144,7 +144,7 @@ impl Unit {
         for member in &mut self.functions {
             member.body = canonical_body(&member.body, isa);
         }
-        self.options.prebucket = Prebucket::WalkAll;
+        self.options.compare.every_function = true;
         self
     }
 

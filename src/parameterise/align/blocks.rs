@@ -225,8 +225,8 @@ mod tests {
     use alloc::string::String;
 
     fn outline(func: &Function) -> Outline {
-        let (policy, target, symbols) = (Default::default(), Target::generic(), &NoUnit);
-        let context = Context { policy, target, key: 0, symbols };
+        let (target, symbols) = (Target::generic(), &NoUnit);
+        let context = Context { debug_info: false, target, key: 0, symbols };
         let outline =
             Outline::of(func, &context, &mut Scratch::contents(), &mut Encoding::default());
         outline.expect("is valid")

@@ -37,7 +37,7 @@ use crate::canon::{self, Encoding, Scratch};
 use crate::congruence::Encodings;
 use crate::extra_argument::ExtraArgument;
 use crate::lists::Lists;
-use crate::options::{Compare, Instructions, Options, Policy};
+use crate::options::{Instructions, Options, Policy};
 use crate::plan::{Disposition, Plan, SimilarSet};
 use crate::threads::{Pool, for_each};
 use crate::unit::{Bodies, FunctionIndex, NoUnit};
@@ -58,9 +58,6 @@ use rustc_hash::FxBuildHasher;
 /// Sizes are predicted: where the target has no model, nothing is merged.
 pub(crate) fn align(workbench: &mut Workbench<'_>, encodings: &Encodings) {
     let options = workbench.options;
-    let policy = &options.compare;
-    let metadata =
-        [policy.source_locations, policy.debug_tags, policy.value_labels, policy.constant_branches];
     let Some(model) = options.target.size_model else {
         return;
     };
@@ -70,7 +67,7 @@ pub(crate) fn align(workbench: &mut Workbench<'_>, encodings: &Encodings) {
         (Policy::Balanced, Instructions::Select) => cost::QUICK,
     };
     let is_compiled = !encodings.compiled().functions.is_empty();
-    if metadata.contains(&Compare::Compare) || is_compiled || workbench.limit == 0 {
+    if options.compare.debug_info || is_compiled || workbench.limit == 0 {
         return;
     }
     let (limited, pairing, probed, least) = Default::default();

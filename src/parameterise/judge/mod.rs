@@ -12,7 +12,7 @@ use crate::canon::{self, Place};
 use crate::extra_argument::ExtraArgument;
 use crate::incremental::MergeCache;
 use crate::ir::observes_its_frame;
-use crate::options::{Callees, Compare, Options};
+use crate::options::{Callees, Options};
 use crate::parameterise::argument_plan::{ArgumentPlan, CalleeStrategies};
 use crate::parameterise::cost;
 use crate::parameterise::cost::Share;
@@ -423,9 +423,7 @@ pub(super) fn body_of_rows(
     let recursive: Vec<Inst> = table.calls_itself(rows[0]).map(inst).collect();
     let parameters = argument_plan.parameters(table, rows, inst);
     let mut body = original.clone();
-    if options.compare.constant_branches == Compare::Ignore {
-        body::fold_branches(&mut body);
-    }
+    body::fold_branches(&mut body);
     body::parameterise(&mut body, &CALLEE, &parameters, &recursive, options);
     if !table.written().is_empty() {
         plan.redirect(&mut body, Written::none());

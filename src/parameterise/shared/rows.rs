@@ -124,12 +124,8 @@ impl Reader<'_> {
     /// Walks a function as it is written. Returns whether that is possible.
     fn walk(&mut self, function: FunctionIndex, body: &Function) -> bool {
         let symbols = Names::of(body);
-        let context = Context {
-            policy: self.options.compare,
-            target: self.options.target,
-            key: self.plan.entry(function).attributes().key,
-            symbols: &symbols,
-        };
+        let context =
+            Context::of(self.options, self.plan.entry(function).attributes().key, &symbols);
         encode(body, &context, &mut self.scratch, &mut self.encoding).is_ok()
     }
 

@@ -241,7 +241,7 @@ impl Search<'_, '_> {
             emitted_as(self.workbench.plan, self.workbench.bodies, function, table.written());
         let signature = &original.signature;
         // A function that calls the body, where no jump can pass the extra arguments.
-        let calls = self.workbench.options.call_thunks.is_some_and(|thunks| {
+        let calls = self.workbench.options.target.call_thunks.is_some_and(|thunks| {
             let grows = signature.call_conv == CallConv::Tail && !thunks.tail_calls;
             !grows && !observes_its_frame(&original)
         });

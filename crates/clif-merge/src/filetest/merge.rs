@@ -8,10 +8,8 @@
 //! changes nothing. Nothing is compiled here, except for sizes of functions that the plan asks for.
 
 use super::header::Command;
-use crate::args::What;
 use crate::canonical::canonicalize;
 use anyhow::{Result, anyhow, bail, ensure};
-use clap::ValueEnum as _;
 use clif_unit::check;
 use clif_unit::data;
 use clif_unit::directives::{PREFIX, parse_addresses, parse_linkage};
@@ -28,9 +26,8 @@ use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::data::DataEntry;
 use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::{
-    Addresses, Callees, ComparePolicy, Disposition, Entry, FunctionIndex, Instructions, Linkage,
-    NewBody, Options, Plan, Policy, Prebucket, Similar, SizeModel, cranelift_codegen,
-    extended_signature,
+    Addresses, Callees, Compare, Disposition, Entry, FunctionIndex, Instructions, Linkage, NewBody,
+    Options, Plan, Policy, Similar, SizeModel, Target, cranelift_codegen, extended_signature,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -43,7 +40,7 @@ pub struct MergeOptions {
     aliases: bool,
     walk_all: bool,
     optimize: bool,
-    compare: ComparePolicy,
+    compare_debug_info: bool,
     merge_limit: Option<u32>,
     similar: Similar,
     /// Whether every instruction counts as equally many bytes: then what is merged does not depend on how sizes are fitted.
@@ -57,7 +54,7 @@ impl Default for MergeOptions {
             aliases: false,
             walk_all: false,
             optimize: false,
-            compare: ComparePolicy::default(),
+            compare_debug_info: false,
             merge_limit: None,
             // A test says what it is about.
             similar: Similar::OFF,
@@ -102,11 +99,7 @@ impl MergeOptions {
                 ("aliases", None) => options.aliases = true,
                 ("walk-all", None) => options.walk_all = true,
                 ("canonicalize", Some("optimize")) => options.optimize = true,
-                ("compare", Some(value)) => {
-                    for what in value.split(',') {
-                        compare(&mut options.compare, what)?;
-                    }
-                }
+                ("compare-debug-info", None) => options.compare_debug_info = true,
                 ("similar", Some(value)) => {
                     options.similar.policy = by_name(&Policy::ALL, Policy::name, name, value)?;
                 }
@@ -124,8 +117,8 @@ impl MergeOptions {
                 },
                 _ => bail!(
                     "unknown option '{word}' of 'test merge'; there are linkage=, addresses=, \
-                     data-addresses=, aliases, walk-all, canonicalize=optimize, compare=, merge-limit=, \
-                     similar=, callees=, instructions=, sizes=uniform"
+                     data-addresses=, aliases, walk-all, canonicalize=optimize, \
+                     compare-debug-info, merge-limit=, similar=, callees=, instructions=, sizes=uniform"
                 ),
             }
         }
@@ -135,19 +128,18 @@ impl MergeOptions {
     /// The options of the pass for a target, or for none.
     pub fn for_isa<'a>(&self, isa: Option<&'a dyn TargetIsa>) -> Options<'a> {
         let mut options = Options {
-            target: pass::target_of(isa),
+            target: Target { call_thunks: isa.map(CallThunks::of), ..pass::target_of(isa) },
             aliases: self.aliases,
-            compare: self.compare,
+            compare: Compare {
+                debug_info: self.compare_debug_info,
+                every_function: self.walk_all || self.optimize,
+            },
             merge_limit: self.merge_limit,
             similar: self.similar,
-            call_thunks: isa.map(CallThunks::of),
             ..Options::default()
         };
         if self.uniform_sizes {
             options.target.size_model = Some(SizeModel::UNIFORM);
-        }
-        if self.walk_all || self.optimize {
-            options.prebucket = Prebucket::WalkAll;
         }
         options
     }
@@ -179,19 +171,6 @@ fn by_name<T: Copy>(all: &[T], name: fn(T) -> &'static str, option: &str, text: 
             all.iter().map(|&one| name(one)).collect::<Vec<_>>().join(", "),
         ),
     }
-}
-
-fn compare(policy: &mut ComparePolicy, text: &str) -> Result<()> {
-    let name =
-        |what: &What| what.to_possible_value().expect("all can be written").get_name().to_owned();
-    match What::value_variants().iter().find(|what| name(what) == text) {
-        Some(what) => what.compare(policy),
-        None => bail!(
-            "unknown word '{text}' after 'compare='; there are {}",
-            What::value_variants().iter().map(name).collect::<Vec<_>>().join(", "),
-        ),
-    }
-    Ok(())
 }
 
 /// Merges a unit and holds the result against the laws.
@@ -486,7 +465,6 @@ fn check_idempotence(
 mod tests {
     use super::*;
     use clif_unit::error::Place;
-    use cranelift_mergefunc::Compare;
 
     fn parse(options: &[&str]) -> Result<MergeOptions, String> {
         let options = options.iter().map(|&option| option.to_owned()).collect();
@@ -499,18 +477,17 @@ mod tests {
         let options = parse(&["data-addresses=insignificant"]).unwrap();
         assert_eq!(options.defaults.data_addresses, Addresses::Insignificant);
         assert_eq!(options.defaults.functions.addresses, Addresses::Significant);
-        let options = parse(&["linkage=local", "aliases", "compare=srclocs,slot-keys"]).unwrap();
+        let options = parse(&["linkage=local", "aliases", "compare-debug-info"]).unwrap();
         assert_eq!(options.defaults.functions.linkage, Linkage::Local);
         assert!(options.aliases && !options.walk_all);
-        assert_eq!(options.compare.source_locations, Compare::Compare);
-        assert_eq!(options.compare.debug_tags, Compare::Ignore);
+        assert!(options.compare_debug_info);
     }
 
     #[test]
     fn mistakes_in_options_are_errors() {
         assert!(parse(&["aliasses"]).unwrap_err().contains("unknown option 'aliasses'"));
         assert!(parse(&["aliases", "aliases"]).unwrap_err().contains("repeated"));
-        assert!(parse(&["compare=names"]).unwrap_err().contains("unknown word 'names'"));
+        assert!(parse(&["similar=names"]).unwrap_err().contains("unknown word 'names'"));
         assert!(parse(&["canonicalize=more"]).unwrap_err().contains("unknown option"));
         assert!(parse(&["merge-limit=-1"]).unwrap_err().contains("not a number"));
     }

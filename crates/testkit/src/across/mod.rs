@@ -50,7 +50,7 @@ pub fn pieces(
     unit.options.prove = Prove::Always;
     unit.options.interposition = rng.one_in(2);
     if rng.one_in(2) {
-        unit.options.call_thunks = Some(CallThunks { tail_calls: true, colocated: true });
+        unit.options.target.call_thunks = Some(CallThunks { tail_calls: true, colocated: true });
     }
     let count = 2 + rng.below(3);
     unit = replicated(&unit, 1 + rng.below(count) as u32, rng);
@@ -164,6 +164,13 @@ pub fn summaries(units: &[Unit]) -> Vec<UnitSummary> {
     units.iter().enumerate().map(summary).collect()
 }
 
+/// `options` with a map, where they have content addressing.
+pub fn with_map<'a>(options: Options<'a>, sharing_map: Option<&'a SharingMap<'a>>) -> Options<'a> {
+    let content = options.content_addressing;
+    let content_addressing = content.map(|content| content.with_map(sharing_map));
+    Options { content_addressing, ..options }
+}
+
 /// The bytes of a sharing map for units of which these are the summaries.
 pub fn map(
     summaries: &[UnitSummary],
@@ -232,7 +239,7 @@ fn linked_by(
         BTreeMap::new();
     let mut entries = HashMap::new();
     for (at, unit) in units.iter().enumerate() {
-        let options = Options { sharing_map: maps[at], ..unit.options };
+        let options = with_map(unit.options, maps[at]);
         let parts = Parts { options: &options, ..Parts::from(unit) };
         let plan = parts.plan_from(at as u32 * SYMBOLS);
         if let Some(Err(refutation)) = plan.proof() {

@@ -27,7 +27,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_mergefunc::data::{Contents, DataAttributes, DataObject, DataReloc};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Linkage, Options, Policy, Prebucket, Similar, Target,
+    Addresses, Attributes, Compare, Linkage, Options, Policy, Similar, Target,
 };
 
 /// How a function came to be.
@@ -99,7 +99,7 @@ impl GeneratedUnit {
             member.body = permuted(&member.body, Colocated::Keep, rng.word());
         }
         // Permuted forms have other counts.
-        other.unit.options.prebucket = Prebucket::WalkAll;
+        other.unit.options.compare.every_function = true;
         other
     }
 }
@@ -567,7 +567,7 @@ fn options(draw: &mut Draw<'_, '_>, profile: &Profile) -> Options<'static> {
         false => &[own][..],
     };
     Options {
-        prebucket: draw.choose(&[Prebucket::WalkAll, Prebucket::Counts]),
+        compare: Compare { every_function: draw.one_in(2), ..Compare::default() },
         aliases: draw.one_in(2),
         target: draw.choose(targets),
         merge_limit: draw.one_in(8).then(|| draw.below(6) as u32),

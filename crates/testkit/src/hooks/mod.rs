@@ -402,7 +402,7 @@ let held = if moves { body.dfg.mem_flags[flags] } else { held };"#,
     },
     Hook {
         file: "src/parameterise/judge/mod.rs",
-        at: &["if options.compare.constant_branches == Compare::Ignore {"],
+        at: &["body::fold_branches(&mut body);"],
         put: Put::Before(
             r#"let (recursive, parameters) = crate::fault_injection::shared(recursive, parameters);"#,
         ),

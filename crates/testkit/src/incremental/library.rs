@@ -29,7 +29,7 @@ use cranelift_mergefunc::data::{Contents, DataIndex, DataObject, DataReloc};
 use cranelift_mergefunc::incremental::MergeCache;
 use cranelift_mergefunc::thunk::{CallThunks, ThunkReloc, call_thunk};
 use cranelift_mergefunc::{
-    Bodies, Disposition, FunctionIndex, Merger, Options, Plan, Prebucket, Target,
+    Bodies, Compare, Disposition, FunctionIndex, Merger, Options, Plan, Target,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Linkage, Module, ModuleReloc, ModuleRelocTarget,
@@ -186,7 +186,7 @@ impl Merged for Embedder<'_> {
             similar: program.options.similar,
             // Without colocated calls, compiled code does not depend on the option, and functions that differ in
             // unused entities merge, too.
-            prebucket: if program.colocated { Prebucket::Counts } else { Prebucket::WalkAll },
+            compare: Compare { every_function: !program.colocated, ..Compare::default() },
             ..Options::default()
         };
         let others = || {

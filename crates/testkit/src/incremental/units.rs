@@ -162,8 +162,7 @@ fn summary(
     isa: &dyn TargetIsa,
 ) -> UnitSummary {
     let options = Options {
-        target: Target::of(isa),
-        call_thunks: Some(CallThunks::of(isa)),
+        target: Target { call_thunks: Some(CallThunks::of(isa)), ..Target::of(isa) },
         similar: program.options.similar,
         interposition: true,
         content_addressing: Some(ContentAddressing::of(isa)),

@@ -6,11 +6,13 @@
 
 use super::runs;
 use arbitrary::Unstructured;
+use cranelift_mergefunc::Policy;
 use cranelift_mergefunc::across::decide_sharing;
 use cranelift_mergefunc::units::{Outputs, SharingMap, Summaries, combine, merge_summaries};
-use cranelift_mergefunc::{Options, Policy};
 use std::collections::{BTreeMap, BTreeSet};
-use testkit::across::{damaged_summaries, hostile_map, linked_with, map, pieces, run, summaries};
+use testkit::across::{
+    damaged_summaries, hostile_map, linked_with, map, pieces, run, summaries, with_map,
+};
 use testkit::differential::{Comparison, Tally};
 use testkit::generate::function::Profile;
 use testkit::generate::opcodes::Machine;
@@ -80,7 +82,7 @@ impl Planned {
             self.refused += 1;
             return;
         };
-        let options = Options { sharing_map: Some(&map), ..unit.options };
+        let options = with_map(unit.options, Some(&map));
         let plan = Parts { options: &options, ..Parts::from(unit) }.plan();
         match plan.proof() {
             Some(Ok(_)) => self.proved += 1,

@@ -9,7 +9,7 @@ use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{
     ExternalName, Function, GlobalValueData, Signature, UserExternalName, UserFuncName,
 };
-use cranelift_mergefunc::{Attributes, Options, Prebucket, Target, cranelift_codegen};
+use cranelift_mergefunc::{Attributes, Compare, Options, Target, cranelift_codegen};
 use cranelift_reader::{ParseOptions, RunCommand, parse_run_command, parse_test};
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -139,8 +139,8 @@ fn rename(func: &mut Function, names: &HashMap<UserFuncName, u32>) -> Option<()>
 /// argument cannot be passed.
 fn comparison(file: &File, target: Target, is_canonical: bool) -> Option<Comparison> {
     // Duplicates have other numbers of values.
-    let walk_all = Prebucket::WalkAll;
-    let options = Options { target, prebucket: walk_all, ..Options::default() };
+    let compare = Compare { every_function: true, ..Compare::default() };
+    let options = Options { target, compare, ..Options::default() };
     let effort = Effort { inputs: 1, fuel: 0 };
     let mut comparison = match is_canonical {
         false => {
@@ -149,7 +149,7 @@ fn comparison(file: &File, target: Target, is_canonical: bool) -> Option<Compari
         }
         true => {
             let mut options = Options::default();
-            (options.target, options.prebucket) = (target, walk_all);
+            (options.target, options.compare) = (target, compare);
             let unit = Unit { functions: file.functions.clone(), data: Vec::new(), options };
             Comparison::canonical(&unit, any_isa(), 0, effort)?
         }

@@ -4,7 +4,7 @@
 //! whose selector was taken off the stack at the wrong place would not be noticed by them.
 
 use cranelift_mergefunc::thunk::CallThunks;
-use cranelift_mergefunc::{Disposition, Entry, Options, Policy, Prebucket, Similar, Target};
+use cranelift_mergefunc::{Compare, Disposition, Entry, Options, Policy, Similar, Target};
 use testkit::aligned;
 use testkit::differential::{Comparison, Effort, Tally};
 use testkit::generate::templates;
@@ -15,10 +15,11 @@ use testkit::unit::Unit;
 /// The unit, to be planned by a policy for a target.
 fn unit(policy: Policy, target: Target) -> Unit {
     let similar = Similar { policy, ..Similar::default() };
-    let prebucket = Prebucket::WalkAll;
+    let compare = Compare { every_function: true, ..Compare::default() };
     // No jump passes arguments on the stack.
     let call_thunks = Some(CallThunks { tail_calls: false, colocated: true });
-    let options = Options { target, similar, prebucket, call_thunks, ..Options::default() };
+    let target = Target { call_thunks, ..target };
+    let options = Options { target, similar, compare, ..Options::default() };
     templates::unit(options)
 }
 

@@ -14,7 +14,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_mergefunc::{
-    Callees, Instructions, Options, Plan, Policy, Prebucket, Similar, Target, cranelift_codegen,
+    Callees, Compare, Instructions, Options, Plan, Policy, Similar, Target, cranelift_codegen,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -267,9 +267,9 @@ fn check(
     merged: &mut Merged,
 ) -> Result<Tally, String> {
     // Duplicates have other numbers of values.
-    let prebucket = Prebucket::WalkAll;
+    let compare = Compare { every_function: true, ..Compare::default() };
     let target = Target::x86_64();
-    let options = Options { target, prebucket, similar, ..Options::default() };
+    let options = Options { target, compare, similar, ..Options::default() };
     let unit = Parts { functions, data: &[], options: &options };
     let plan = unit.plan();
     unit.prove(&plan).map_err(|refutation| format!("refused: {refutation}"))?;

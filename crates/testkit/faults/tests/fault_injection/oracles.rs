@@ -351,7 +351,7 @@ fn does_something_else(fault: Option<Fault>, case: u64) -> bool {
     if case % 4 == 3 && case < UNITS {
         // With call thunks.
         generated.unit.options.target = Target::generic();
-        generated.unit.options.call_thunks = Some(CallThunks { tail_calls: true, colocated: true });
+        generated.unit.options.target.call_thunks = Some(CallThunks { tail_calls: true, colocated: true });
     }
     differs(fault, &generated.unit, case)
 }

@@ -4,7 +4,7 @@ use arbitrary::Unstructured;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_mergefunc::fault_injection::{Fault, planted};
 use cranelift_mergefunc::internals::decided;
-use cranelift_mergefunc::{Plan, Disposition, FunctionIndex, Linkage, Options, Prebucket, Prove, Reason, cranelift_codegen};
+use cranelift_mergefunc::{Plan, Disposition, FunctionIndex, Linkage, Options, Compare, Prove, Reason, cranelift_codegen};
 use cranelift_mergefunc::check::{Mismatch, Proof};
 use cranelift_mergefunc::data::{DataAttributes, DataObject, DataReloc, Contents};
 use std::collections::BTreeSet;
@@ -111,7 +111,7 @@ fn a_refused_plan_is_replaced_by_one_without_merges() {
         let profile = Profile::all(Machine::X86_64);
         let GeneratedUnit { mut unit, .. } =
             GeneratedUnit::draw(&mut Unstructured::new(&bytes), &profile);
-        unit.options.prebucket = Prebucket::WalkAll;
+        unit.options.compare.every_function = true;
         unit.options.prove = Prove::Never;
         let fault = match seed % 4 {
             // All preemptible functions are called by name, so the fault must be in the bodies.

@@ -92,10 +92,12 @@ fn differ(fault: Option<Fault>, case: u64, only_code: bool) -> bool {
     }
 }
 
-fn by_hand(content: ContentAddressing, functions: Two) -> (Unit, Vec<Unit>) {
+fn by_hand(content: ContentAddressing<'static>, functions: Two) -> (Unit, Vec<Unit>) {
     let options = Options {
-        target: Target::x86_64(),
-        call_thunks: Some(CallThunks { tail_calls: true, colocated: true }),
+        target: Target {
+            call_thunks: Some(CallThunks { tail_calls: true, colocated: true }),
+            ..Target::x86_64()
+        },
         similar: Similar {
             policy: Policy::Size,
             instructions: Instructions::None,
