@@ -122,28 +122,26 @@ impl Plan {
         symbol: &UserExternalName,
         written: &Written,
     ) -> Option<Substitute> {
-        if let Some(function) = self.function(symbol) {
-            let entry = self.entry(function);
-            if written.stays(entry.attributes().linkage) {
-                return None;
-            }
-            // Other units do not have the thunk, but they have its target.
-            if let Disposition::Thunk { to } = entry.disposition()
-                && written.is_shared()
-                && !entry.extra_arguments().is_empty()
-                && !entry.is_called_by_symbol()
-            {
-                let symbol = self.entry(to).symbol().clone();
-                return Some(Substitute { symbol, arguments: entry.shared_arguments() });
-            }
+        let function = self.function(symbol)?;
+        let entry = self.entry(function);
+        if written.stays(entry.attributes().linkage) {
+            return None;
         }
-        if let Some(to) = self.function(symbol).and_then(|function| written.callee(function)) {
+        // Other units do not have the thunk, but they have its target.
+        if let Disposition::Thunk { to } = entry.disposition()
+            && written.is_shared()
+            && !entry.extra_arguments().is_empty()
+            && !entry.is_called_by_symbol()
+        {
+            let symbol = self.entry(to).symbol().clone();
+            return Some(Substitute { symbol, arguments: entry.shared_arguments() });
+        }
+        if let Some(to) = written.callee(function) {
             let symbol = other(symbol, self.entry(to).symbol())?;
             return Some(Substitute { symbol, arguments: Arc::default() });
         }
-        let to = other(symbol, self.call_symbol(symbol))?;
-        let passed = self.function(symbol).map(|function| self.entry(function).shared_arguments());
-        Some(Substitute { symbol: to, arguments: passed.unwrap_or_default() })
+        let symbol = other(symbol, self.call_symbol(symbol))?;
+        Some(Substitute { symbol, arguments: entry.shared_arguments() })
     }
 
     /// The function to which a direct call of `symbol` goes, if the unit has it.
