@@ -226,6 +226,9 @@ impl Simplified {
     /// operand.
     fn undone(&self, func: &Function, opcode: Opcode, operands: [Operand; 2]) -> Option<Operand> {
         use Opcode::*;
+        if !matches!(opcode, Isub | Bxor | Iadd | Band | Bor | Smax | Smin | Umax | Umin) {
+            return None;
+        }
         let [x, y] = operands;
         let of = |operand, other| match (opcode, self.inner(func, operand)?) {
             (Isub, (Iadd, a, b)) | (Bxor, (Bxor, a, b)) => {

@@ -43,7 +43,7 @@ pub(super) struct Known {
     /// How many calls there are before its definition.
     pub calls_before: u32,
     pub held: Held,
-    /// Whether its instruction is pure, and computed in a register.
+    /// Whether its instruction is pure.
     is_pure: bool,
     /// The blocks that use it then.
     blocks: Blocks,
@@ -126,9 +126,8 @@ impl Scratch {
                     continue;
                 }
                 self.times[inst.index()] = match *results {
-                    [result] if is_pure(data) => {
-                        let used = &mut self.values[result.index()].blocks;
-                        self.copies.choose(func, block, used)
+                    [result] if self.values[result.index()].is_pure => {
+                        self.copies.choose(func, block, &self.values[result.index()].blocks)
                     }
                     _ => self.copies.only(block),
                 };
@@ -167,7 +166,7 @@ impl Scratch {
         };
         let known = &mut self.values[original.index()];
         known.uses += 1;
-        if known.is_pure {
+        if known.is_pure && matches!(known.held, Held::Integer | Held::Float) {
             self.copies.add(&mut known.blocks);
         }
     }
@@ -184,8 +183,7 @@ impl Scratch {
                 original: original.into(),
                 last: self.instructions,
                 held,
-                is_pure: matches!(held, Held::Integer | Held::Float)
-                    && inst.is_some_and(|inst| is_pure(&func.dfg.insts[inst])),
+                is_pure: inst.is_some_and(|inst| is_pure(&func.dfg.insts[inst])),
                 ..Known::default()
             };
         }
