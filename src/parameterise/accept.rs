@@ -14,9 +14,10 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 impl Search<'_, '_> {
     /// Writes what was judged of a set into the plan.
     pub(super) fn accept(&mut self, judged: Judged<'_>) {
-        let Judged { set, mut paying, mut kept, tried } = judged;
+        let Judged { set, mut paying, mut kept, tried, first } = judged;
         self.workbench.plan.stats_mut().similar_tried += tried;
         let table = set.table;
+        self.workbench.sizes.extend(first.map(|bytes| (table.function(set.rows[0]), Some(bytes))));
         paying.sort_unstable_by_key(|(rows, _)| rows[0]);
         kept.sort_unstable_by_key(|(rows, ..)| rows[0]);
         for (rows, candidate) in paying {
@@ -50,9 +51,10 @@ impl Search<'_, '_> {
         symbol: UserExternalName,
         candidate: Candidate,
     ) {
-        let Candidate { mut body, outcomes, saved } = candidate;
+        let Candidate { mut body, outcomes, saved, bytes } = candidate;
         call_itself(&mut body, &symbol);
         let to = self.workbench.accept(&outcomes.members, symbol, body);
+        self.workbench.sizes.extend(bytes.map(|bytes| (to, Some(bytes))));
         self.record(table, rows, Some(to), Some(saved));
     }
 

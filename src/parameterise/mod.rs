@@ -177,7 +177,7 @@ impl Search<'_, '_> {
 
     /// Judges all of these sets.
     fn judge(&mut self, judged: &mut [Judged<'_>]) {
-        let Search { workbench, earlier, probed, pool, cycles } = self;
+        let Search { workbench, earlier: _, probed, pool, cycles } = self;
         let Workbench { plan, bodies, options, uses, .. } = &mut **workbench;
         let Some(model) = options.target.size_model else {
             return;
@@ -186,7 +186,6 @@ impl Search<'_, '_> {
             plan,
             uses,
             options,
-            earlier: *earlier,
             cycles,
             probed,
             model,

@@ -72,6 +72,8 @@ impl Probed {
 pub(super) struct OwnSizes {
     /// Probes whose sizes were predicted since all threads know the same ones.
     pub probed: Probed,
+    /// See [`Problem::thunks`](super::split::Problem), by how many arguments are counted, and signature.
+    pub thunks: HashMap<(usize, Signature), Vec<Option<i64>>, FxBuildHasher>,
     scratch: size::Scratch,
 }
 

@@ -31,6 +31,8 @@ pub(super) struct Table {
     written: Arc<Written>,
     width: usize,
     functions: Vec<FunctionIndex>,
+    /// The places of the columns in the first function.
+    pub places: Vec<Place>,
     /// Row by row.
     cells: Vec<Cell>,
     /// The value of each cell; `None` if it cannot become a parameter.
@@ -60,6 +62,7 @@ impl Table {
             written: written.clone(),
             width: 0,
             functions: Vec::new(),
+            places: Vec::new(),
             cells: Vec::new(),
             values: Vec::new(),
             keys: Interner::default(),
@@ -71,6 +74,13 @@ impl Table {
     }
 
     fn cell(&mut self, key: &[u8], value: Option<Value>) -> Cell {
+        // Most cells are those of the row before.
+        let above = self.cells.len().checked_sub(self.width).and_then(|at| self.cells.get(at));
+        if let Some(&above) = above
+            && **self.keys.value(above) == *key
+        {
+            return above;
+        }
         let cell: Cell = self.keys.number(key, Box::from);
         if cell as usize == self.values.len() {
             self.values.push(value);
@@ -202,6 +212,7 @@ impl Table {
         let width = self.cells.len() - start;
         if self.functions.is_empty() {
             self.width = width;
+            self.places = columns(marks, encoding);
         }
         assert_eq!(self.width, width, "functions of one shape have the same places");
         self.functions.push(function);

@@ -186,6 +186,9 @@ impl Symbols<'_> {
 /// The blocks of which the address of a handler is taken, ascending: the address belongs to the one call at the end
 /// of the block, so the calls of these blocks stay what and where they are.
 pub(super) fn blocks_with_addresses(func: &Function) -> Vec<Block> {
+    if func.dfg.exception_tables.is_empty() {
+        return Vec::new();
+    }
     // In memory order, which is several times cheaper than block by block; instructions without a place do no harm.
     let insts = (0..func.dfg.num_insts()).map(Inst::new);
     let blocks = insts.filter_map(|inst| match func.dfg.insts[inst] {

@@ -16,6 +16,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_entity::EntitySet;
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
 
 /// A unit of which functions come to share bodies.
 pub(crate) struct Workbench<'a> {
@@ -29,6 +31,8 @@ pub(crate) struct Workbench<'a> {
     /// The functions that share parameterised bodies, and those that were merged into them before: where their calls go as
     /// they are written.
     pub(super) merged: Written,
+    /// Predicted bytes of functions whose calls are as they were written; `None` where they cannot be predicted.
+    pub(super) sizes: HashMap<FunctionIndex, Option<i64>, FxBuildHasher>,
     /// How many more functions may be merged.
     pub(super) limit: usize,
     /// The number of the next class.
@@ -67,6 +71,7 @@ impl<'a> Workbench<'a> {
             uses,
             merged_into: merged_into(plan),
             merged: Written::default(),
+            sizes: HashMap::default(),
             limit: merges_left(plan, options),
             next_class: plan.classes(),
             plan,

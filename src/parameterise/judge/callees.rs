@@ -2,12 +2,13 @@
 //! thunks because their addresses are passed.
 
 use super::{Judge, Work};
+use crate::apply::not_redirected;
 use crate::ir::observes_its_frame;
 use crate::options::Policy;
 use crate::parameterise::argument_plan::ArgumentPlan;
-use crate::parameterise::table::{self, Cell, Parameter, Set};
-use crate::parameterise::value::{Symbols, Value};
-use crate::parameterise::{loops, walk_redirected};
+use crate::parameterise::loops;
+use crate::parameterise::table::{Cell, Parameter, Set};
+use crate::parameterise::value::Value;
 use crate::plan::Disposition;
 use crate::unit::FunctionIndex;
 use alloc::vec::Vec;
@@ -26,7 +27,7 @@ impl<'b> Work<'_, 'b> {
 
     fn stay_fast(&mut self, set: &Set<'_>) -> Vec<usize> {
         let Set { table, rows: set, parameters } = set;
-        let Judge { plan, options, earlier, cycles, .. } = *self.judge;
+        let Judge { plan, options, cycles, .. } = *self.judge;
         let is_callee = |parameter: &Parameter| {
             let value = table.value(table.at(set[0], parameter.columns[0]));
             matches!(value, Some(Value::Callee { .. }))
@@ -35,17 +36,14 @@ impl<'b> Work<'_, 'b> {
             Policy::Balanced if parameters.iter().any(is_callee) => {}
             Policy::Balanced | Policy::Off | Policy::Size => return Vec::new(),
         }
-        let function = table.function(set[0]);
-        let symbols = Symbols { plan, earlier, options, written: table.written() };
-        let first = walk_redirected(&symbols, self.bodies, function, self.scratch, self.encoding);
-        let first = first.expect("was walked before");
-        let places = table::columns(&self.scratch.marks, self.encoding);
-        let mut direct = loops::calls_in_loops(first, &places);
+        // All functions of a table have the same loops.
+        let first = not_redirected(plan, self.bodies, table.function(0));
+        let mut direct = loops::calls_in_loops(first, &table.places);
         for &row in set {
             let Some(cycle) = cycles[table.function(row)] else {
                 continue;
             };
-            for column in 0..places.len() {
+            for column in 0..table.width() {
                 if let Some(Value::Callee { symbol, .. }) = table.value(table.at(row, column))
                     && let Some(callee) = plan.function(symbol)
                     && cycles[callee] == Some(cycle)

@@ -10,7 +10,6 @@ mod callees;
 use crate::apply::{Written, emitted, emitted_as, not_redirected};
 use crate::canon::{self, Place};
 use crate::extra_argument::ExtraArgument;
-use crate::incremental::MergeCache;
 use crate::ir::observes_its_frame;
 use crate::options::{Callees, Options};
 use crate::parameterise::argument_plan::{ArgumentPlan, CalleeStrategies};
@@ -46,6 +45,8 @@ pub(super) struct Candidate {
     pub body: Function,
     pub outcomes: Outcomes,
     pub saved: i64,
+    /// Its predicted bytes, where they are known.
+    pub bytes: Option<i64>,
 }
 
 /// Whether a set shares a body.
@@ -77,6 +78,8 @@ pub(super) struct Judged<'t> {
     pub kept: Vec<(Vec<u32>, Reason, Option<i64>)>,
     /// How many bodies were made.
     pub tried: usize,
+    /// Predicted bytes of the first function.
+    pub first: Option<i64>,
 }
 
 impl Outcomes {
@@ -88,7 +91,7 @@ impl Outcomes {
 
 impl<'t> Judged<'t> {
     pub fn new(set: Set<'t>) -> Judged<'t> {
-        Judged { set, paying: Vec::new(), kept: Vec::new(), tried: 0 }
+        Judged { set, paying: Vec::new(), kept: Vec::new(), tried: 0, first: None }
     }
 
     /// How many bytes the bodies save that pay.
@@ -102,8 +105,6 @@ pub(super) struct Judge<'a> {
     pub plan: &'a Plan,
     pub uses: &'a Uses,
     pub options: &'a Options<'a>,
-    /// What earlier units emitted.
-    pub earlier: Option<&'a MergeCache>,
     /// The cycle of the call graph that a function is in, by number, if calls within cycles are not to become indirect.
     pub cycles: &'a SecondaryMap<FunctionIndex, Option<u32>>,
     pub probed: &'a Probed,
@@ -117,7 +118,7 @@ impl Judge<'_> {
         let Memory { scratch, encoding, sizes: own } = memory;
         let Judge { options, model, probed: known, .. } = *self;
         let sizes = Sizes { options, model, known, own };
-        let Judged { set, paying, kept, tried } = judged;
+        let Judged { set, paying, kept, tried, first } = judged;
         let table = set.table;
         let known = HashMap::default();
         let mut work = Work { judge: self, table, bodies, scratch, encoding, sizes, known, tried };
@@ -125,11 +126,12 @@ impl Judge<'_> {
         let Some(problem) = work.problem(set, &direct) else {
             return;
         };
-        // Parts that are not judged yet, and whether each must be divided if that is possible.
-        let mut parts = alloc::vec![(Part::whole(&problem), false)];
-        while let Some((part, must)) = parts.pop() {
-            if let Some(into) = problem.divide(&part, must) {
-                parts.extend(into.into_iter().rev().map(|part| (part, false)));
+        *first = Some(problem.body);
+        // Parts that are not judged yet.
+        let mut parts = alloc::vec![Part::whole(&problem)];
+        while let Some(part) = parts.pop() {
+            if let Some(into) = problem.divide(&part, false) {
+                parts.extend(into.into_iter().rev());
                 continue;
             }
             let rows: Vec<u32> = part.rows.iter().map(|&row| set.rows[row as usize]).collect();
@@ -137,17 +139,21 @@ impl Judge<'_> {
                 true => work.judge(&rows, &direct),
                 false => Verdict::DoesNot(None),
             };
-            match verdict {
+            let (reason, saved) = match verdict {
                 Verdict::Pays(candidate) => {
                     // A body grows while it is made, and is kept until the unit is emitted: a copy takes no more memory
                     // than it needs.
                     let body = candidate.body.clone();
                     paying.push((rows, Candidate { body, ..*candidate }));
+                    continue;
                 }
-                // Smaller parts may pay.
-                Verdict::DoesNot(_) | Verdict::NoThunk if !must => parts.push((part, true)),
-                Verdict::DoesNot(saved) => kept.push((rows, Reason::SimilarNotSmaller, saved)),
-                Verdict::NoThunk => kept.push((rows, Reason::NoThunk, None)),
+                Verdict::DoesNot(saved) => (Reason::SimilarNotSmaller, saved),
+                Verdict::NoThunk => (Reason::NoThunk, None),
+            };
+            // Smaller parts may pay.
+            match problem.divide(&part, true) {
+                Some(into) => parts.extend(into.into_iter().rev()),
+                None => kept.push((rows, reason, saved)),
             }
         }
     }
@@ -168,8 +174,8 @@ struct Work<'a, 'b> {
     scratch: &'b mut canon::Scratch,
     encoding: &'b mut canon::Encoding,
     sizes: Sizes<'b>,
-    /// Bytes of functions, as the plan leaves them so far.
-    known: HashMap<FunctionIndex, Option<i64>, FxBuildHasher>,
+    /// Bytes of functions with so many instructions: where calls go elsewhere and pass nothing more, they take the same.
+    known: HashMap<(FunctionIndex, usize), i64, FxBuildHasher>,
     tried: &'b mut usize,
 }
 
@@ -192,9 +198,7 @@ impl Work<'_, '_> {
         let signature = first.signature.clone();
         let conv = signature.call_conv;
         let body = self.sizes.of(first)?;
-        if !plan.needs_apply(first) {
-            self.known.insert(function, Some(body));
-        }
+        self.known.insert((function, first.dfg.num_insts()), body);
         let mut columns = Vec::with_capacity(parameters.len());
         for parameter in parameters {
             let mut number: BTreeMap<u32, u32> = BTreeMap::new();
@@ -240,6 +244,10 @@ impl Work<'_, '_> {
     /// calls take is not counted so: where sets were divided by that as well, fewer callers stayed similar, and units with many
     /// arguments saved up to a tenth less.)
     fn thunks(&mut self, signature: &Signature, most: usize) -> Vec<Option<i64>> {
+        let most = most.min(cost::MAX_COUNTED_ARGUMENTS);
+        if let Some(known) = self.sizes.own.thunks.get(&(most, signature.clone())) {
+            return known.clone();
+        }
         // Numbers that all targets hold in one instruction.
         let argument = |bits| ExtraArgument::Constant { ty: types::I64, bits };
         let alone = Signature::new(signature.call_conv);
@@ -247,7 +255,6 @@ impl Work<'_, '_> {
         let without = self.sizes.call(&alone, &[]);
         let each =
             with.zip(without).map_or(0, |(with, without)| i64::from(with) - i64::from(without));
-        let most = most.min(cost::MAX_COUNTED_ARGUMENTS);
         let arguments = (1..=most as u64).map(argument).collect();
         let arguments = body::as_passed(arguments, signature, self.judge.options);
         let mut thunks = Vec::new();
@@ -255,6 +262,7 @@ impl Work<'_, '_> {
             let thunk = self.sizes.thunk(signature, &arguments[..count], false);
             thunks.push(thunk.map(|thunk| i64::from(thunk) - count as i64 * each));
         }
+        self.sizes.own.thunks.insert((most, signature.clone()), thunks.clone());
         thunks
     }
 
@@ -284,7 +292,7 @@ impl Work<'_, '_> {
         let strategies = CalleeStrategies { table, rows, direct, callees, call_sites };
         let mut best = Verdict::DoesNot(None);
         for argument_plan in strategies.all(table.parameters(rows)) {
-            let verdict = self.judge_argument_plan(rows, &argument_plan, originals);
+            let verdict = self.judge_argument_plan(rows, &argument_plan, originals, &best);
             if verdict.saved() > best.saved() || matches!(best, Verdict::DoesNot(None)) {
                 best = verdict;
             }
@@ -292,12 +300,13 @@ impl Work<'_, '_> {
         best
     }
 
-    /// Determines whether a body with this argument plan pays.
+    /// Determines whether a body with this argument plan pays. What saves less than `best` need not be known exactly.
     fn judge_argument_plan(
         &mut self,
         rows: &[u32],
         argument_plan: &ArgumentPlan,
         originals: Originals<'_>,
+        best: &Verdict,
     ) -> Verdict {
         let Originals { compared: original, emitted } = originals;
         let function = self.table.function(rows[0]);
@@ -314,17 +323,21 @@ impl Work<'_, '_> {
             return Verdict::DoesNot(None);
         };
         // The body is hardly smaller than the original function.
-        if (count - 1) * own <= cost {
-            return Verdict::DoesNot(Some((count - 1) * own - cost));
+        let most = (count - 1) * own - cost;
+        if !self.judge.share.is_reached(most, count * own) || (true, Some(most)) <= best.saved() {
+            return Verdict::DoesNot(Some(most));
         }
-        let body = self.body(rows, argument_plan, original);
+        let Judge { plan, options, .. } = *self.judge;
+        let walk = (&mut *self.scratch, &mut *self.encoding);
+        let of = (self.table, rows);
+        let body = body_of_rows((plan, options), of, argument_plan, original, walk);
         *self.tried += 1;
         let Some(size) = self.sizes.of(&body) else {
             return Verdict::DoesNot(None);
         };
         let saved = count * own - cost - size;
         match self.judge.share.is_reached(saved, count * own) {
-            true => Verdict::Pays(Box::new(Candidate { body, outcomes, saved })),
+            true => Verdict::Pays(Box::new(Candidate { body, outcomes, saved, bytes: Some(size) })),
             false => Verdict::DoesNot(Some(saved)),
         }
     }
@@ -363,8 +376,11 @@ impl Work<'_, '_> {
             };
             let count = self.judge.uses.calls(function);
             let calls = i64::from(passing) * i64::from(count);
-            let thunk = self.sizes.thunk(signature, &extra_arguments, observes).map(i64::from);
             let keeps_symbol = self.must_keep_symbol(function);
+            let thunk = match keeps_symbol || count > 1 {
+                true => self.sizes.thunk(signature, &extra_arguments, observes).map(i64::from),
+                false => None,
+            };
             let by_thunk =
                 keeps_symbol || thunk.is_some_and(|thunk| is_cheaper(thunk, calls, count));
             outcomes.cost += match (by_thunk, thunk) {
@@ -378,27 +394,15 @@ impl Work<'_, '_> {
         Ok(outcomes)
     }
 
-    /// See [`body_of_rows`].
-    fn body(
-        &mut self,
-        rows: &[u32],
-        argument_plan: &ArgumentPlan,
-        original: &Function,
-    ) -> Function {
-        let Judge { plan, options, .. } = *self.judge;
-        let of = (self.table, rows);
-        let walk = (&mut *self.scratch, &mut *self.encoding);
-        body_of_rows((plan, options), of, argument_plan, original, walk)
-    }
-
     /// Bytes of a function as the plan leaves it so far.
     fn size_of(&mut self, function: FunctionIndex, body: &Function) -> Option<i64> {
-        if let Some(&known) = self.known.get(&function) {
-            return known;
+        let key = (function, body.dfg.num_insts());
+        if let Some(&known) = self.known.get(&key) {
+            return Some(known);
         }
-        let size = self.sizes.of(body);
-        self.known.insert(function, size);
-        size
+        let size = self.sizes.of(body)?;
+        self.known.insert(key, size);
+        Some(size)
     }
 }
 

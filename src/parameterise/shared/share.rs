@@ -269,6 +269,6 @@ impl Search<'_, '_> {
             (&mut scratch, &mut encoding),
         );
         let outcomes = Outcomes::new(members);
-        Some(Candidate { body, outcomes, saved: 0 })
+        Some(Candidate { body, outcomes, saved: 0, bytes: None })
     }
 }
