@@ -15,7 +15,8 @@ pub(super) fn common(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, us
     let ends = a[prefix..].iter().rev().zip(b[prefix..].iter().rev());
     let suffix = ends.take_while(|(a, b)| a == b).count();
     let (x, y) = (a.len() - suffix, b.len() - suffix);
-    let mut pairs: Vec<(usize, usize)> = (0..prefix).map(|at| (at, at)).collect();
+    let mut pairs: Vec<(usize, usize)> = Vec::with_capacity(a.len().min(b.len()));
+    pairs.extend((0..prefix).map(|at| (at, at)));
     let (a, b) = (&a[prefix..x], &b[prefix..y]);
     if a.len().abs_diff(b.len()) > most {
         return None;
@@ -90,7 +91,7 @@ fn bit_parallel(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, usize)>
 fn greedy(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, usize)>> {
     let ends = (a.len() as isize, b.len() as isize);
     // The furthest x on each diagonal x - y, after each number of differences: one value more for each difference.
-    let mut furthest: Vec<isize> = Vec::new();
+    let mut furthest: Vec<isize> = Vec::with_capacity(64);
     let at = |furthest: &[isize], differences: usize, diagonal: isize| {
         let round = differences * (differences + 1) / 2;
         furthest[round + ((diagonal + differences as isize) / 2) as usize]

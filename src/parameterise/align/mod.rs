@@ -44,12 +44,13 @@ use crate::unit::{Bodies, FunctionIndex, NoUnit};
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use cranelift_codegen::ir::{Function, Signature, types};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use cranelift_size_model::{self as size, SizeModel};
 use hashbrown::HashMap;
 use outline::Outline;
-use pairs::{Pair, Pairing};
+use pairs::{ByFunction, Pair, Pairing};
 use removed::remove_merged_bodies;
 use rustc_hash::FxBuildHasher;
 
@@ -143,31 +144,21 @@ impl Aligning<'_, '_> {
 
     /// Merges pairs of these functions. Returns whether there are any.
     fn pair(&mut self, functions: &[FunctionIndex]) -> bool {
-        let Workbench { plan, bodies, options, .. } = &mut *self.workbench;
-        let (share, effort) = (self.share, self.effort);
-        let mut left = self.pairing.pairs(functions, plan, *bodies, options, share, effort);
-        left.retain(|pair| self.may_be_worth_it(pair));
+        let Workbench { plan, bodies, options, sizes, .. } = &mut *self.workbench;
+        let what = (self.share, self.effort);
+        let mut left = self.pairing.pairs(functions, sizes, plan, *bodies, options, what);
+        left.sort_unstable_by_key(|pair| place(plan, pair));
         let mut merged: EntitySet<FunctionIndex> = EntitySet::new();
         let mut attempts: SecondaryMap<FunctionIndex, u32> = SecondaryMap::new();
         while !left.is_empty() && !self.limited {
+            let is_open =
+                |&it: &FunctionIndex| !merged.contains(it) && attempts[it] < self.effort.attempts;
+            left.retain(|pair| pair.functions.iter().all(is_open));
             let mut now: Vec<Try> = Vec::new();
-            let mut in_hand = merged.clone();
-            left.retain(|&Pair { functions, .. }| {
-                let taken = |set: &EntitySet<_>| functions.iter().any(|&it| set.contains(it));
-                let is_tried = |&it: &FunctionIndex| attempts[it] == self.effort.attempts;
-                if taken(&merged) || functions.iter().any(is_tried) {
-                    return false;
-                }
-                if taken(&in_hand) || now.len() == IN_HAND {
-                    return true;
-                }
-                for function in functions {
-                    in_hand.insert(function);
-                    attempts[function] += 1;
-                }
+            for Pair { functions, .. } in self.choose(&mut left) {
+                functions.iter().for_each(|&function| attempts[function] += 1);
                 now.push(Try { functions, merged: None });
-                false
-            });
+            }
             self.make(&mut now);
             let tried = now.len();
             let paying = self.judge(now);
@@ -196,20 +187,36 @@ impl Aligning<'_, '_> {
         !merged.is_empty()
     }
 
+    /// The pairs that save most, each function in one of them; `pairs` are in their order. What an alignment could show at
+    /// most says which pairs need one.
+    fn choose(&mut self, pairs: &mut Vec<Pair>) -> Vec<Pair> {
+        loop {
+            let mut open = take_first(pairs, |pair| pair.most.is_some());
+            if open.is_empty() {
+                return take_first(pairs, |_| true);
+            }
+            open.retain(|pair| self.may_be_worth_it(pair));
+            let Workbench { bodies, sizes, .. } = &mut *self.workbench;
+            let mut aligned = self.pairing.align(open, sizes, *bodies);
+            aligned.retain(|pair| self.may_be_worth_it(pair));
+            let plan = &*self.workbench.plan;
+            for pair in aligned {
+                let place = place(plan, &pair);
+                pairs.insert(pairs.partition_point(|other| self::place(plan, other) < place), pair);
+            }
+        }
+    }
+
     /// Whether a body for a pair may save enough, less what a selector costs each of the two.
     fn may_be_worth_it(&mut self, pair: &Pair) -> bool {
-        let &Pair { functions, before, saved } = pair;
+        let &Pair { functions, before, saved, .. } = pair;
         let mut cost = 0;
         for function in functions {
-            let least = match self.least.get(&function) {
-                Some(&least) => least,
-                None => {
-                    let least = self.least(function);
-                    self.least.insert(function, least);
-                    least
-                }
-            };
-            let Some(least) = least else {
+            if !self.least.contains_key(&function) {
+                let least = self.least(function);
+                self.least.insert(function, least);
+            }
+            let Some(least) = self.least[&function] else {
                 return false;
             };
             cost += least;
@@ -232,15 +239,16 @@ impl Aligning<'_, '_> {
     /// Aligns the functions of each pair and makes their body.
     fn make(&mut self, tries: &mut [Try]) {
         let Aligning { workbench, pairing, model, share, .. } = self;
-        let Workbench { plan, bodies, options, merged_into, .. } = &mut **workbench;
+        let Workbench { plan, bodies, options, merged_into, sizes, .. } = &mut **workbench;
         for_each(
             *bodies,
             &Pool::<(Scratch, pairs::Memory, size::Scratch)>::default(),
             tries,
             |bodies, (scratch, outlining, predicting), Try { functions, merged }| {
                 let unit = (&**plan, *options);
+                let known = (&*pairing, &*sizes);
                 let [Some(a), Some(b)] = functions
-                    .map(|function| Original::of(unit, bodies, pairing, function, outlining))
+                    .map(|function| Original::of(unit, bodies, known, function, outlining))
                 else {
                     return;
                 };
@@ -339,10 +347,13 @@ impl Aligning<'_, '_> {
         let count = uses.calls(function);
         let calls = i64::from(passing) * i64::from(count);
         if plan.parameterised_body(function).is_none() {
-            let thunk = sizes.thunk(signature, arguments, observes).map(i64::from);
-            // What passes extra arguments to it cannot pass them to its thunk.
-            let thunk = thunk.filter(|_| extra_parameters(plan, merged_into, function) == 0);
             let keeps_symbol = uses.must_keep_symbol(plan, function).is_some();
+            // What passes extra arguments to it cannot pass them to its thunk.
+            let thunk = match extra_parameters(plan, merged_into, function) {
+                0 if keeps_symbol || count > 1 => sizes.thunk(signature, arguments, observes),
+                _ => None,
+            };
+            let thunk = thunk.map(i64::from);
             return match (keeps_symbol, thunk) {
                 (true, None) => None,
                 (true, Some(bytes)) => Some(Outcome { thunk: true, bytes }),
@@ -381,7 +392,7 @@ impl Aligning<'_, '_> {
         outcomes: [Outcome; 2],
         saved: i64,
     ) -> bool {
-        let Merge { signature: _, observes: _, body, arguments, sizes: _ } = merge;
+        let Merge { signature: _, observes: _, body, arguments, sizes: [_, bytes] } = merge;
         let parameters = arguments[0].len();
         let members = functions.into_iter().zip(arguments).zip(outcomes);
         let members: Vec<Member> = members
@@ -396,6 +407,7 @@ impl Aligning<'_, '_> {
         };
         // It grew while it was made; a copy takes no more memory than it needs.
         let to = self.workbench.accept(&members, symbol, body.clone());
+        self.workbench.sizes.insert(to, Some(bytes));
         let plan = &mut *self.workbench.plan;
         functions.sort_unstable_by_key(|&function| order(plan, function));
         plan.record_similar(SimilarSet {
@@ -422,20 +434,41 @@ impl<'a> Original<'a> {
     fn of(
         (plan, options): (&Plan, &Options<'_>),
         bodies: &mut dyn Bodies,
-        pairing: &'a Pairing,
+        (pairing, sizes): (&'a Pairing, &ByFunction<Option<i64>>),
         function: FunctionIndex,
         outlining: &mut pairs::Memory,
     ) -> Option<Original<'a>> {
-        let changes = plan.needs_apply(not_redirected(plan, bodies, function));
+        let instructions = not_redirected(plan, bodies, function).dfg.num_insts();
         let mut func = emitted(plan, bodies, function);
-        let changes = fold_branches(&mut func) || changes;
+        let folds = fold_branches(&mut func);
         let context = context(plan, function, &NoUnit, options);
-        let (outline, bytes) = match changes {
+        // Calls that pass nothing more go to other functions only: what is equal before that is equal after it.
+        let (outline, bytes) = match folds || func.dfg.num_insts() != instructions {
             true => (Cow::Owned(outlining.outline(&func, &context)?), None),
-            false => (Cow::Borrowed(pairing.outline(function)?), pairing.size(function)),
+            false => (Cow::Borrowed(pairing.outline(function)?), *sizes.get(&function)?),
         };
         Some(Original { func, outline, bytes })
     }
+}
+
+/// The order of pairs: those that save most first.
+fn place(plan: &Plan, pair: &Pair) -> (Reverse<i64>, [(u32, u32); 2]) {
+    (Reverse(pair.saved), pair.functions.map(|function| order(plan, function)))
+}
+
+/// Of the first pairs that have no function in common, takes out some.
+fn take_first(pairs: &mut Vec<Pair>, which: impl Fn(&Pair) -> bool) -> Vec<Pair> {
+    let mut taken: EntitySet<FunctionIndex> = EntitySet::new();
+    let mut left = IN_HAND;
+    let is_taken_out = |pair: &mut Pair| {
+        let is_first = left > 0 && !pair.functions.iter().any(|&it| taken.contains(it));
+        if is_first {
+            taken.extend(pair.functions);
+            left -= 1;
+        }
+        is_first && which(pair)
+    };
+    pairs.extract_if(.., is_taken_out).collect()
 }
 
 /// How many of the parameters of a function are extra arguments for what was merged into it.

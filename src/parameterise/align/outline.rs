@@ -14,7 +14,7 @@ use cranelift_codegen::ir::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-/// An outline. About 30 bytes for each instruction, and 24 for each constant that can be passed.
+/// An outline. About 34 bytes for each instruction, and 24 for each constant that can be passed.
 #[derive(Clone)]
 pub(super) struct Outline {
     /// In the order in which control flow first comes to them: dominators come before what they dominate.
@@ -23,6 +23,8 @@ pub(super) struct Outline {
     pub insts: Vec<Inst>,
     /// The hash of the content of each; 0 for the last one of a block.
     keys: Vec<u32>,
+    /// The same, block by block ascending.
+    sorted: Vec<u32>,
     /// Where the content of each ends. It begins where that of the one before ends, or the head of its block.
     ends: Vec<u32>,
     contents: Vec<u8>,
@@ -56,6 +58,7 @@ impl Outline {
             blocks: Vec::with_capacity(scratch.walked().len()),
             insts: Vec::with_capacity(encoding.instructions as usize),
             keys: Vec::with_capacity(encoding.instructions as usize),
+            sorted: Vec::with_capacity(encoding.instructions as usize),
             ends: Vec::with_capacity(encoding.instructions as usize),
             contents: Vec::with_capacity(encoding.size()),
             constants: Vec::new(),
@@ -125,6 +128,9 @@ impl Outline {
             if let Some(last) = self.keys.last_mut() {
                 *last = 0;
             }
+            let start = self.sorted.len();
+            self.sorted.extend_from_slice(&self.keys[start..]);
+            self.sorted[start..].sort_unstable();
         }
     }
 
@@ -182,14 +188,10 @@ impl Outline {
         &self.keys[range.start as usize..range.end as usize - 1]
     }
 
-    /// The hashes of the instructions of each block, ascending.
-    pub fn sorted(&self) -> Vec<u32> {
-        let mut sorted = self.keys.clone();
-        for number in 0..self.blocks() {
-            let (_, Range { start, end }) = self.block(number);
-            sorted[start as usize..end as usize].sort_unstable();
-        }
-        sorted
+    /// The hashes of the instructions of a block, ascending.
+    pub fn sorted(&self, number: usize) -> &[u32] {
+        let (_, range) = self.block(number);
+        &self.sorted[range.start as usize..range.end as usize]
     }
 
     /// The constants of instructions from a position on.

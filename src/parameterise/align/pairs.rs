@@ -2,7 +2,7 @@
 //!
 //! Functions are compared in four steps, each of which looks at fewer of them, and longer: counts that are known without
 //! reading a function; sketches ([`sketch`](super::sketch)), which take a scan; what their outlines have in common, which take a
-//! canonical walk; and alignments of these. A function that has the counts of no other one is not read, and one that resembles no
+//! canonical walk; and alignments of those pairs that would be tried. A function that has the counts of no other one is not read, and one that resembles no
 //! other one is not walked. Nothing is copied. What was found out about a
 //! function is kept from round to round, also where its calls go to other functions by now: an estimate costs bytes if it
 //! is wrong, never correctness.
@@ -21,12 +21,11 @@ use crate::threads::{Pool, for_each};
 use crate::unit::{Bodies, FunctionIndex, Redirected, ResolveSymbol, Resolved};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 
-type ByFunction<T> = HashMap<FunctionIndex, T, FxBuildHasher>;
+pub(super) type ByFunction<T> = HashMap<FunctionIndex, T, FxBuildHasher>;
 
 /// What was found out about functions in order to pair them.
 #[derive(Default)]
@@ -36,10 +35,6 @@ pub(super) struct Pairing {
     sketches: ByFunction<Option<Sketch>>,
     /// Of the functions of pairs, where they have one.
     outlines: ByFunction<Option<Outline>>,
-    /// The hashes of each block of the outline, ascending.
-    sorted: ByFunction<Vec<u32>>,
-    /// Predicted bytes of those that may resemble another enough.
-    sizes: ByFunction<Option<i64>>,
     /// Pairs that were found before.
     known: HashSet<[FunctionIndex; 2], FxBuildHasher>,
 }
@@ -50,8 +45,11 @@ pub(super) struct Pair {
     pub functions: [FunctionIndex; 2],
     /// Predicted bytes of the two functions.
     pub before: i64,
-    /// Estimated bytes that are saved, without those of what calls the body or jumps to it.
+    /// Estimated bytes that are saved, without those of what calls the body or jumps to it; the most that an alignment could
+    /// show, until there is one.
     pub saved: i64,
+    /// Until they are aligned, how many instructions may be in gaps for enough to be saved.
+    pub most: Option<usize>,
 }
 
 impl Pair {
@@ -65,20 +63,21 @@ impl Pair {
 const COMPARED: usize = 1024;
 
 impl Pairing {
-    /// Pairs of these functions that were not found before and may save `share`, those that save most first. Reads each new
-    /// function up to three times; linear in their sizes, and in the number of pairs.
+    /// Pairs of these functions that were not found before and may save `share`. Reads each new
+    /// function up to three times; linear in their sizes, and in the number of pairs. `sizes` are predicted bytes.
     pub fn pairs(
         &mut self,
         functions: &[FunctionIndex],
+        sizes: &mut ByFunction<Option<i64>>,
         plan: &Plan,
         bodies: &mut dyn Bodies,
         options: &Options<'_>,
-        share: Share,
-        effort: Effort,
+        (share, effort): (Share, Effort),
     ) -> Vec<Pair> {
-        let unit = Unit { plan, options };
-        self.read(functions, unit, bodies);
-        let Pairing { counts: _, sketches, outlines, sorted, sizes, known } = self;
+        let symbols = CalledSymbols(plan);
+        let model = options.target.size_model;
+        self.read(functions, plan, bodies);
+        let Pairing { counts: _, sketches, outlines, known } = self;
         let of = |function| sketches.get(function)?.as_ref();
         let of: Vec<Option<&Sketch>> = functions.iter().map(of).collect();
         let found = sketch::pairs(&of, effort);
@@ -90,18 +89,16 @@ impl Pairing {
             |pair: &Pair| share.is_reached(pair.saved + pair.error(effort), pair.before);
         for compared in pairs.chunks(COMPARED) {
             let new = unknown(compared.iter().copied(), outlines);
-            outlines.extend(unit.outlines(new, bodies));
-            let new = unknown(compared.iter().copied(), sorted);
-            sorted.extend(chunked(bodies, new, |_, (): &mut (), function| {
-                (function, outlines[&function].as_ref().map(Outline::sorted).unwrap_or_default())
+            outlines.extend(chunked(bodies, new, |bodies, memory: &mut Memory, function| {
+                let context = context(plan, function, &symbols, options);
+                (function, memory.outline(not_redirected(plan, bodies, function), &context))
             }));
             let outlines = |functions: [FunctionIndex; 2]| {
                 let [a, b] = functions.map(|function| outlines[&function].as_ref());
                 Some([a?, b?])
             };
             let resembling = chunked(bodies, compared.to_vec(), |_, (): &mut (), functions| {
-                let sorted = functions.map(|function| &*sorted[&function]);
-                let alike = Resemblance::at_most(outlines(functions)?, sorted)?;
+                let alike = Resemblance::at_most(outlines(functions)?)?;
                 // Of sizes that are too small, gaps would take too large a part.
                 let without_gaps = Resemblance { gaps: 0, ..alike };
                 is_promising(&without_gaps.saves(functions, alike.least()))
@@ -109,14 +106,19 @@ impl Pairing {
             });
             let resembling: Vec<([FunctionIndex; 2], Resemblance)> =
                 resembling.into_iter().flatten().collect();
-            predict(resembling.iter().map(|(functions, _)| *functions), sizes, unit, bodies);
+            let new = unknown(resembling.iter().map(|(functions, _)| *functions), sizes);
+            sizes.extend(chunked(bodies, new, |bodies, scratch, function| {
+                let func = not_redirected(plan, bodies, function);
+                let predicted = model.and_then(|model| model.predict_with(func, scratch));
+                (function, predicted.map(i64::from))
+            }));
             let saves = |functions: [FunctionIndex; 2], alike: &Resemblance| {
                 let [a, b] = functions.map(|function| sizes[&function]);
                 Some(alike.saves(functions, [a?, b?])).filter(is_promising)
             };
             let estimated = chunked(bodies, resembling, |_, (): &mut (), (functions, alike)| {
                 let most = alike.most_differing(|fewer| saves(functions, fewer).is_some())?;
-                saves(functions, &Resemblance::of(outlines(functions)?, most)?)
+                Some(Pair { most: Some(most), ..saves(functions, &alike)? })
             });
             let before = promising.len();
             promising.extend(estimated.into_iter().flatten());
@@ -125,12 +127,28 @@ impl Pairing {
                 break;
             }
         }
-        let mut pairs = promising;
-        let place: ByFunction<usize> = functions.iter().copied().zip(0..).collect();
-        pairs.sort_unstable_by_key(|pair| {
-            (Reverse(pair.saved), pair.functions.map(|function| place[&function]))
+        promising
+    }
+
+    /// Aligns those of the pairs that are not aligned yet, and finds what they save. Leaves out those that save too little.
+    pub fn align(
+        &self,
+        pairs: Vec<Pair>,
+        sizes: &ByFunction<Option<i64>>,
+        bodies: &mut dyn Bodies,
+    ) -> Vec<Pair> {
+        let aligned = chunked(bodies, pairs, |_, (): &mut (), pair| {
+            let Pair { functions, most: Some(most), .. } = pair else {
+                return Some(pair);
+            };
+            let [a, b] = functions.map(|function| self.outline(function));
+            let [p, q] = functions.map(|function| sizes[&function]);
+            let outlines = [a?, b?];
+            let Alignment { common, gaps, .. } = blocks::align(outlines, most)?;
+            let instructions = outlines.map(|outline| outline.insts.len());
+            Some(Resemblance { instructions, common, gaps }.saves(functions, [p?, q?]))
         });
-        pairs
+        aligned.into_iter().flatten().collect()
     }
 
     /// The outline of a function of a pair, as it was before its calls went to other functions.
@@ -138,24 +156,19 @@ impl Pairing {
         self.outlines.get(&function)?.as_ref()
     }
 
-    /// The predicted bytes of a function of a pair.
-    pub fn size(&self, function: FunctionIndex) -> Option<i64> {
-        *self.sizes.get(&function)?
-    }
-
     /// Reads the functions that may resemble another one and were not read before.
-    fn read(&mut self, functions: &[FunctionIndex], unit: Unit<'_>, bodies: &mut dyn Bodies) {
+    fn read(&mut self, functions: &[FunctionIndex], plan: &Plan, bodies: &mut dyn Bodies) {
         let Pairing { counts, sketches, .. } = self;
         let new = functions.iter().copied().filter(|function| !counts.contains_key(function));
         let found = chunked(bodies, new.collect(), |bodies, (): &mut (), function| {
-            let key = unit.plan.entry(function).attributes().key;
-            (function, Counts::of(unit.function(bodies, function), key))
+            let key = plan.entry(function).attributes().key;
+            (function, Counts::of(not_redirected(plan, bodies, function), key))
         });
         counts.extend(found);
         let mut new = with_companions(functions, counts);
         new.retain(|function| !sketches.contains_key(function));
         sketches.extend(chunked(bodies, new, |bodies, (): &mut (), function| {
-            let sketch = |counts| Sketch::of(unit.function(bodies, function), counts);
+            let sketch = |counts| Sketch::of(not_redirected(plan, bodies, function), counts);
             (function, counts[&function].map(sketch))
         }));
     }
@@ -212,32 +225,6 @@ fn with_companions(
     (0..counted.len()).filter(|&at| has(at)).map(|at| counted[at].0).collect()
 }
 
-/// Where functions come from.
-#[derive(Clone, Copy)]
-struct Unit<'a> {
-    plan: &'a Plan,
-    options: &'a Options<'a>,
-}
-
-impl<'a> Unit<'a> {
-    /// The outlines of functions.
-    fn outlines(
-        self,
-        functions: Vec<FunctionIndex>,
-        bodies: &mut dyn Bodies,
-    ) -> Vec<(FunctionIndex, Option<Outline>)> {
-        let symbols = CalledSymbols(self.plan);
-        chunked(bodies, functions, |bodies, memory: &mut Memory, function| {
-            let context = context(self.plan, function, &symbols, self.options);
-            (function, memory.outline(self.function(bodies, function), &context))
-        })
-    }
-
-    fn function(self, bodies: &'a mut dyn Bodies, function: FunctionIndex) -> &'a Function {
-        not_redirected(self.plan, bodies, function)
-    }
-}
-
 /// The functions of pairs of which something is not known yet, each once.
 fn unknown<T>(
     pairs: impl Iterator<Item = [FunctionIndex; 2]>,
@@ -250,23 +237,6 @@ fn unknown<T>(
     functions
 }
 
-/// Adds the predicted bytes of the functions of pairs.
-fn predict(
-    pairs: impl Iterator<Item = [FunctionIndex; 2]>,
-    sizes: &mut ByFunction<Option<i64>>,
-    unit: Unit<'_>,
-    bodies: &mut dyn Bodies,
-) {
-    let Some(model) = unit.options.target.size_model else {
-        return;
-    };
-    let found = chunked(bodies, unknown(pairs, sizes), |bodies, scratch, function| {
-        let predicted = model.predict_with(unit.function(bodies, function), scratch);
-        (function, predicted.map(i64::from))
-    });
-    sizes.extend(found);
-}
-
 /// How much two functions have in common.
 #[derive(Clone, Copy)]
 struct Resemblance {
@@ -277,17 +247,9 @@ struct Resemblance {
 }
 
 impl Resemblance {
-    /// By an alignment in which no more than `most` instructions are in gaps. `None` if there is none.
-    fn of(outlines: [&Outline; 2], most: usize) -> Option<Resemblance> {
-        let Alignment { common, gaps, .. } = blocks::align(outlines, most)?;
-        Some(Resemblance { instructions: outlines.map(|it| it.insts.len()), common, gaps })
-    }
-
-    /// No alignment finds more in common, or fewer gaps: whatever the order of instructions within blocks. `sorted` are the
-    /// hashes of each block, ascending. `None` if the functions differ in too much, or in what is no instruction, such as
-    /// where branches go.
-    fn at_most(outlines: [&Outline; 2], sorted: [&[u32]; 2]) -> Option<Resemblance> {
-        let [a, b] = outlines;
+    /// No alignment finds more in common, or fewer gaps: whatever the order of instructions within blocks. `None` if
+    /// the functions differ in too much, or in what is no instruction, such as where branches go.
+    fn at_most([a, b]: [&Outline; 2]) -> Option<Resemblance> {
         let (mut common, mut gaps) = (0, 0);
         if a.blocks() != b.blocks() || a.header() != b.header() {
             return None;
@@ -296,16 +258,12 @@ impl Resemblance {
             if a.head(number) != b.head(number) || a.branch(number) != b.branch(number) {
                 return None;
             }
-            let of = |side: usize| {
-                let (_, range) = outlines[side].block(number);
-                &sorted[side][range.start as usize..range.end as usize]
-            };
-            let (a, b) = (of(0), of(1));
+            let (a, b) = (a.sorted(number), b.sorted(number));
             let both = in_common(a, b);
             common += both;
             gaps += usize::from(a.len() + b.len() > 2 * both);
         }
-        let instructions = sorted.map(<[u32]>::len);
+        let instructions = [a.insts.len(), b.insts.len()];
         let differing = instructions[0] + instructions[1] - 2 * common;
         let few = differing <= cost::MAX_DIFFERING && gaps <= cost::MAX_GAPS;
         few.then_some(Resemblance { instructions, common, gaps })
@@ -344,7 +302,7 @@ impl Resemblance {
             + cost::ALIGNED_FRAME * a.min(b).min(cost::MAX_ALIGNED_FRAME))
             / 16;
         let saved = saved - cost::ALIGNED_GAP * self.gaps as i64;
-        Pair { functions, before: a + b, saved }
+        Pair { functions, before: a + b, saved, most: None }
     }
 }
 
