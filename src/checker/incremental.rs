@@ -9,10 +9,10 @@
 //! That the emitted code is equivalent to the function was proved when the code was emitted, and holds as long as
 //! the code exists: claims on the code are claims on the function.
 
-use super::terms::ExtraTerm;
 use super::trace::{Feed, Trace};
 use super::unit::{InUnit, Prover, is_eliminated, refuted, sorted};
 use super::{Symbols, Use};
+use crate::extra_argument::Substitute;
 use crate::plan::{Mismatch, Plan, Refutation};
 use crate::unit::{
     Addresses, Attributes, DataAttributes, DataIndex, DataObject, DataReloc, FunctionIndex, Linkage,
@@ -163,13 +163,6 @@ fn data_here(plan: &Plan, symbol: &UserExternalName) -> Option<DataIndex> {
     plan.data(symbol).filter(|data| data.index() < plan.added_data())
 }
 
-/// Where the calls of an eliminated function go, and what they pass. The target has code, which can be a thunk.
-fn target(plan: &Plan, function: FunctionIndex) -> (&UserExternalName, Vec<ExtraTerm>) {
-    let to = plan.entry(function).disposition().representative().unwrap_or(function);
-    let arguments = plan.thunk_arguments(function);
-    (plan.entry(to).symbol(), arguments.iter().map(ExtraTerm::from).collect())
-}
-
 /// What is remembered of a function or data object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
@@ -178,12 +171,12 @@ pub(super) struct Known {
     pub(super) face: Face,
 }
 
-/// Where the calls of an eliminated function go.
+/// An eliminated function.
 #[derive(Clone, Debug)]
 pub(super) struct EliminatedFunction {
-    pub(super) to: UserExternalName,
-    pub(super) extra: Vec<ExtraTerm>,
-    pub(super) signature: Arc<Signature>,
+    /// Where its calls go, and what they pass. The target has code, which can be a thunk.
+    substitute: Substitute,
+    signature: Arc<Signature>,
 }
 
 /// What the checker keeps of earlier units.
@@ -216,14 +209,15 @@ impl Memory {
             let owners = Arc::strong_count(known).max(1);
             (size_of::<Known>() + size_of_val(&*known.references)) / owners
         };
-        let extra = eliminated.values().map(|eliminated| size_of_val(&*eliminated.extra));
+        let arguments =
+            eliminated.values().map(|eliminated| size_of_val(&*eliminated.substitute.arguments));
         functions.allocation_size()
             + data.allocation_size()
             + eliminated.allocation_size()
             + eliminated_data.allocation_size()
             + last.allocation_size()
             + functions.values().chain(data.values()).map(parts).sum::<usize>()
-            + extra.sum::<usize>()
+            + arguments.sum::<usize>()
     }
 
     pub fn extend(&mut self, learned: &Learned) {
@@ -361,18 +355,16 @@ impl Prover<'_> {
     /// Proves that the entry of a function that an earlier unit eliminated has the target and arguments that it got
     /// then.
     pub(super) fn eliminated(&self, function: FunctionIndex) -> Result<(), Refutation> {
-        let (to, extra) = target(self.plan, function);
+        let substitute = self.plan.substitute(function);
         let symbol = self.plan.entry(function).symbol();
         // The code that its calls reach was proved then.
         let is_unchanged = self.memory.eliminated.get(symbol).is_some_and(|eliminated| {
             let signature = self.plan.eliminated_signature(function);
-            eliminated.to == *to
-                && eliminated.extra == extra
-                && signature == Some(&eliminated.signature)
+            eliminated.substitute == substitute && signature == Some(&eliminated.signature)
         });
         match is_unchanged {
             true => Ok(()),
-            false => Err(refuted(to.clone(), symbol.clone(), Mismatch::NotRemembered)),
+            false => Err(refuted(substitute.symbol, symbol.clone(), Mismatch::NotRemembered)),
         }
     }
 
@@ -396,12 +388,11 @@ impl Prover<'_> {
         }
         for (function, entry) in plan.entries().take(plan.added()) {
             if !plan.reached(function).has_own_address(function) {
-                let (to, extra) = target(plan, function);
-                let to = to.clone();
+                let substitute = plan.substitute(function);
                 let signature = Arc::new(self.code.original(function).signature.clone());
                 learned
                     .eliminated
-                    .push((entry.symbol().clone(), EliminatedFunction { to, extra, signature }));
+                    .push((entry.symbol().clone(), EliminatedFunction { substitute, signature }));
             }
         }
         for (data, entry) in plan.data_entries().take(plan.added_data()) {

@@ -6,7 +6,7 @@
 //!
 //! It decides nothing: `decide` and the end of the plan do.
 
-use crate::extra_argument::ExtraArgument;
+use crate::extra_argument::Substitute;
 use crate::ir::{address_uses, user_symbol};
 use crate::plan::{Added, AddedData, DataEntry, Disposition, NoCode, Plan, Reason};
 use crate::unit::{Addresses, Attributes, Bodies, DataIndex, FunctionIndex, Item};
@@ -20,13 +20,11 @@ use rustc_hash::FxBuildHasher;
 /// A function whose body was eliminated, and that has no code under its symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EliminatedFunction {
-    /// The target of its calls.
-    pub to: UserExternalName,
-    /// The extra arguments of its calls.
-    pub arguments: Arc<[ExtraArgument]>,
+    /// Where its calls go, and what they pass.
+    pub substitute: Substitute,
     pub signature: Arc<Signature>,
     pub attributes: Attributes,
-    /// Whether its symbol is at the address of `to`; otherwise it has no address.
+    /// Whether its symbol is at the address of what its calls go to; otherwise it has no address.
     pub alias: bool,
 }
 
@@ -77,7 +75,7 @@ impl Eliminated {
                 if function.alias || self.late_thunks.contains(symbol) {
                     return None;
                 }
-                (&function.to, function.arguments.len(), None)
+                (&function.substitute.symbol, function.substitute.arguments.len(), None)
             }
             (None, Some(object)) => (&object.to, 0, Some(object.entry.reason())),
             (None, None) => return None,
@@ -99,7 +97,8 @@ impl Eliminated {
         let Eliminated { functions, data, late_thunks, last, signatures } = self;
         let parts = |function: &Arc<EliminatedFunction>| {
             let owners = Arc::strong_count(function).max(1);
-            (size_of::<EliminatedFunction>() + size_of_val(&*function.arguments)) / owners
+            (size_of::<EliminatedFunction>() + size_of_val(&*function.substitute.arguments))
+                / owners
         };
         functions.allocation_size()
             + functions.values().map(parts).sum::<usize>()
@@ -113,13 +112,13 @@ impl Eliminated {
     pub fn extend(&mut self, new: &NewlyEliminated) {
         let NewlyEliminated { functions, data, late_thunks } = new;
         for (symbol, function) in functions {
-            let function = match self.last.get(&function.to) {
+            let function = match self.last.get(&function.substitute.symbol) {
                 Some(known) if known == function => known.clone(),
                 _ => {
                     let signature = self.signature(&function.signature);
                     let function =
                         Arc::new(EliminatedFunction { signature, ..(**function).clone() });
-                    self.last.insert(function.to.clone(), function.clone());
+                    self.last.insert(function.substitute.symbol.clone(), function.clone());
                     function
                 }
             };
@@ -153,12 +152,10 @@ impl NewlyEliminated {
             }
             let alias = reached.symbol.is_some();
             let (symbol, attributes) = (entry.symbol(), entry.attributes());
-            let to = entry.disposition().representative().expect("it was eliminated");
             new.functions.push((
                 symbol.clone(),
                 Arc::new(EliminatedFunction {
-                    to: plan.entry(to).symbol().clone(),
-                    arguments: plan.thunk_arguments(function).into(),
+                    substitute: plan.substitute(function),
                     signature: Arc::new(bodies.body(function).signature.clone()),
                     attributes: *attributes,
                     alias,
@@ -194,7 +191,7 @@ pub(crate) struct Needs {
 impl Needs {
     fn own_code(self, function: &EliminatedFunction) -> bool {
         let Needs { address, mismatched, patchable } = self;
-        let extra = !function.arguments.is_empty();
+        let extra = !function.substitute.arguments.is_empty();
         let significant = function.attributes.addresses == Addresses::Significant;
         address && (significant || extra) || mismatched && extra || patchable && !function.alias
     }
@@ -275,9 +272,9 @@ pub(crate) fn add_eliminated(plan: &mut Plan, eliminated: &Eliminated, referred_
     for (&(namespace, index), needs) in symbols {
         let symbol = UserExternalName::new(namespace, index);
         if let Some(function) = eliminated.function(&symbol) {
-            let to = *functions.entry(key(&function.to)).or_insert_with(|| {
+            let to = *functions.entry(key(&function.substitute.symbol)).or_insert_with(|| {
                 plan.add(Added {
-                    symbol: function.to.clone(),
+                    symbol: function.substitute.symbol.clone(),
                     attributes: Attributes::default(),
                     reason: Reason::Representative,
                     class: next_class(),
@@ -298,7 +295,7 @@ pub(crate) fn add_eliminated(plan: &mut Plan, eliminated: &Eliminated, referred_
             let (class, alignment) = (next_class(), attributes.alignment);
             let has_equals = false;
             let added = Added { symbol, attributes, reason, class, alignment, has_equals };
-            let (arguments, signature) = (&function.arguments, &function.signature);
+            let (arguments, signature) = (&function.substitute.arguments, &function.signature);
             let at = plan.add_eliminated(added, disposition, arguments.clone(), signature.clone());
             if late {
                 plan.add_late_thunk(at, signature.clone());

@@ -30,7 +30,7 @@ pub use reason::Reason;
 pub(crate) use symbols::{ReplacedBy, SymbolUses, must_keep_symbol};
 
 use crate::canon::ContentDigest;
-use crate::extra_argument::ExtraArgument;
+use crate::extra_argument::{ExtraArgument, Substitute};
 use crate::stats::Stats;
 use crate::target::OptimizeFor;
 use crate::unit::{
@@ -386,6 +386,14 @@ impl Plan {
         let address = |symbol: &UserExternalName| Some(self.address_symbol(symbol).clone());
         let arguments = self.entry(function).extra_arguments().iter();
         arguments.map(|argument| argument.redirected(&address)).collect()
+    }
+
+    /// What is called in place of a function that was merged: the function into which it was merged, which can be a
+    /// thunk itself, and its extra arguments. Otherwise the function itself.
+    pub(crate) fn substitute(&self, function: FunctionIndex) -> Substitute {
+        let to = self.entry(function).disposition().representative().unwrap_or(function);
+        let arguments = self.thunk_arguments(function).into();
+        Substitute { symbol: self.entry(to).symbol().clone(), arguments }
     }
 
     /// What its thunks are optimised for, as [`Policy::optimize_for`](crate::Policy::optimize_for) said when it was made.

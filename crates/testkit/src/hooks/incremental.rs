@@ -51,7 +51,9 @@ let alignment = if overlooked { 1 } else { alignment };"#,
     },
     Hook {
         file: "src/incremental/eliminated.rs",
-        at: &["let (arguments, signature) = (&function.arguments, &function.signature);"],
+        at: &[
+            "let (arguments, signature) = (&function.substitute.arguments, &function.signature);",
+        ],
         put: Put::After(
             r#"let arguments = &crate::fault_injection::by_later_units(arguments.clone());"#,
         ),
