@@ -48,6 +48,20 @@ impl<T> Interner<T> {
         }
     }
 
+    /// The number of a value, if it has one.
+    pub fn get<Q: Eq + Hash + ?Sized>(&self, value: &Q) -> Option<u32>
+    where
+        T: Borrow<Q>,
+    {
+        let hash = FxBuildHasher.hash_one(value);
+        self.numbers.find(hash, |&number| self.values[number as usize].borrow() == value).copied()
+    }
+
+    /// The memory that is held, in bytes.
+    pub fn size(&self) -> usize {
+        self.values.len() * size_of::<T>() + self.numbers.allocation_size()
+    }
+
     /// How many different values there are: the number of the next one.
     pub fn len(&self) -> usize {
         self.values.len()

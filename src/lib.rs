@@ -79,6 +79,7 @@ mod checker;
 mod congruence;
 mod content;
 mod copy;
+mod corpus;
 mod decide;
 pub mod explain;
 mod extra_argument;

@@ -11,17 +11,10 @@
 
 use crate::canon::{ContentDigest, Digest};
 use crate::congruence::components;
+use crate::corpus::Kind;
 use alloc::string::String;
 use alloc::vec::Vec;
 use blake3::Hasher;
-
-/// What a reference is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Call,
-    Address,
-    Inside,
-}
 
 /// What a reference leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@ mod digest;
 
 use crate::apply::{Written, body_to_emit, emitted_as};
 use crate::canon::{ContentDigest, Context, Digest, Encoding, Scratch, code_digest, encode};
+use crate::corpus::{self, Kind, SymbolNumber};
 use crate::ir::{called, user_symbol};
 use crate::layout::laid_out;
 use crate::options::{ContentAddressing, Options};
@@ -34,7 +35,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::{EntityRef, EntitySet};
 use cranelift_size_model as size;
-pub(crate) use digest::{Contents, Kind, Target, digests};
+pub(crate) use digest::{Contents, Target, digests};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -338,8 +339,6 @@ fn tables(func: &Function, hasher: &mut blake3::Hasher) {
 pub(crate) struct Names<'a>(HashMap<&'a UserExternalName, usize, FxBuildHasher>);
 
 impl<'a> Names<'a> {
-    const KINDS: [Kind; 3] = [Kind::Call, Kind::Address, Kind::Inside];
-
     pub fn of(func: &'a Function) -> Self {
         let names = func.params.user_named_funcs().iter();
         Names(names.map(|(number, name)| (name, number.index())).collect())
@@ -347,16 +346,14 @@ impl<'a> Names<'a> {
 
     /// The kind of a reference, and the number of its symbol.
     pub fn reference(node: Node) -> (Kind, usize) {
-        (Self::KINDS[node.index() % 3], node.index() / 3)
+        let reference = corpus::Reference::of(node);
+        (reference.kind(), reference.symbol().index())
     }
 }
 
 impl ResolveSymbol for Names<'_> {
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved> {
-        let &number = self.0.get(symbol)?;
-        let node = |kind: Kind| Some(Node::new(number * 3 + kind as usize));
-        let (call, address, inside) = (node(Kind::Call), node(Kind::Address), node(Kind::Inside));
-        Some(Resolved { call, address, inside })
+        Some(corpus::Reference::resolved(SymbolNumber::new(*self.0.get(symbol)?)))
     }
 }
 

@@ -3,9 +3,11 @@
 
 use super::{Decision, is_used_by_class};
 use crate::congruence::Bucketed;
-use crate::incremental::{Body, Graph, Record, Remembered, RememberedBody};
+use crate::incremental::{Body, Graph, Record};
 use crate::plan::{Added, AddedData, Disposition, Reason};
-use crate::unit::{DataAttributes, DataIndex, FunctionIndex, Item, Linkage, resolved};
+use crate::unit::{
+    DataAttributes, DataIndex, FunctionIndex, Item, Linkage, resolved, resolved_data,
+};
 use alloc::vec::Vec;
 use cranelift_entity::EntityRef;
 
@@ -56,36 +58,34 @@ impl Decision<'_> {
 
     /// What later units may merge into.
     pub(super) fn record(&self, graph: &Graph<'_>) -> Record {
-        let Bucketed { numbering, .. } = self.bucketed;
+        let Bucketed { numbering, partition, .. } = self.bucketed;
+        let mut record = Record::new(graph, self.found);
+        let class = |item| partition.class_of(numbering.node(item).index());
         let mut items: Vec<Item> = numbering.nodes().map(|node| numbering.item(node)).collect();
         items.sort_unstable_by_key(|&item| self.item_order(item));
-        let symbols = items.iter().map(|&item| {
+        for &item in &items {
             let node = numbering.node(item);
-            let (calls, addresses) = match item {
-                Item::Function(function) => {
-                    let resolved = resolved(node, self.attributes(function));
-                    (resolved.call.is_some(), resolved.address.is_some())
-                }
-                Item::Data(data) => (false, self.data_attributes(data).by_class()),
+            let resolved = match item {
+                Item::Function(function) => resolved(node, self.attributes(function)),
+                Item::Data(data) => resolved_data(node, &self.data_attributes(data)),
             };
-            Remembered { symbol: self.symbol(item), node, calls, addresses }
-        });
+            record.add_symbol(class(item), self.symbol(item), resolved);
+        }
         let own = items.iter().filter(|&&item| self.is_referred_to(item)).map(|&item| (item, item));
         let copies = self.plan.new_bodies().iter().filter_map(|new| {
             Some((Item::Function(new.function()), Item::Function(new.copy_of()?)))
         });
-        let bodies = own.chain(copies).map(|(item, body_of)| {
-            let node = numbering.node(body_of);
+        for (item, body_of) in own.chain(copies) {
             let alignment = match item {
-                Item::Function(function) => {
-                    let entry = self.plan.entry(function);
-                    (!entry.attributes().pinned).then_some(u64::from(entry.alignment()))
-                }
-                Item::Data(data) => Some(self.plan.data_entry(data).alignment()),
+                Item::Function(function) => match self.plan.entry(function) {
+                    entry if entry.attributes().pinned => 0,
+                    entry => entry.alignment().into(),
+                },
+                Item::Data(data) => self.plan.data_entry(data).alignment(),
             };
-            RememberedBody { symbol: self.symbol(item), node, alignment }
-        });
-        Record::new(graph, self.found, symbols, bodies)
+            record.add_body(class(body_of), Body { symbol: self.symbol(item).clone(), alignment });
+        }
+        record
     }
 
     /// Whether a function or data object is emitted and references to equal ones may reach it.

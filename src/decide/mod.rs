@@ -8,7 +8,8 @@ mod incremental;
 
 use crate::apply::call_thunk;
 use crate::congruence::{Bucketed, Walked};
-use crate::incremental::{CachedClass, External, Graph, MergeCache, Record};
+use crate::corpus::KnownIndex;
+use crate::incremental::{External, Graph, MergeCache, Record};
 use crate::ir::observes_its_frame;
 use crate::options::Options;
 use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
@@ -169,7 +170,7 @@ struct Decision<'a> {
     bucketed: &'a Bucketed,
     cache: Option<&'a MergeCache>,
     /// The cached class for each class of the unit; empty if there are no earlier units.
-    found: &'a [Option<CachedClass>],
+    found: &'a [Option<KnownIndex>],
     bodies: &'a mut dyn Bodies,
     plan: Plan,
     /// The entries of functions that earlier units emitted, by symbol.

@@ -1,6 +1,7 @@
 //! The symbols of a unit, and the external nodes by which references out of it are compared.
 
-use super::{ExternalNode, MergeCache};
+use super::MergeCache;
+use crate::corpus::{Kind, KnownIndex};
 use crate::unit::{
     Beyond, Bodies, Item, Node, Numbering, ResolveSymbol, Resolved, Unit, resolved, resolved_data,
 };
@@ -9,6 +10,15 @@ use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::EntityRef;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
+
+/// An external node: what a reference out of the unit is compared by.
+pub(crate) struct ExternalNode {
+    /// The first symbol and kind of which there was such a reference.
+    pub symbol: UserExternalName,
+    pub kind: Kind,
+    /// The cached class of the symbol; `None` if it is compared by itself, or not defined yet.
+    pub class: Option<KnownIndex>,
+}
 
 /// The symbols of a unit, and its external nodes.
 pub(crate) struct UnitSymbols<'a> {
@@ -29,20 +39,21 @@ pub(crate) struct External {
 struct ExternalNodes<'a> {
     unit: &'a Unit,
     cache: &'a MergeCache,
-    number: HashMap<ExternalNode, u32, FxBuildHasher>,
+    by_class: HashMap<KnownIndex, Node, FxBuildHasher>,
     nodes: Vec<ExternalNode>,
     resolved: Beyond,
 }
 
 impl ExternalNodes<'_> {
-    fn node(&mut self, external_node: ExternalNode) -> Node {
-        let ExternalNodes { number, nodes, unit, .. } = self;
-        let index = *number.entry(external_node.clone()).or_insert_with(|| {
-            nodes.push(external_node);
-            nodes.len() as u32 - 1
-        });
-        let Numbering { functions, data } = unit.numbering();
-        Node::new(functions + data + index as usize)
+    /// The node of a symbol and a kind, or of its class.
+    fn node(&mut self, symbol: &UserExternalName, kind: Kind, class: Option<KnownIndex>) -> Node {
+        let Numbering { functions, data } = self.unit.numbering();
+        let new = Node::new(functions + data + self.nodes.len());
+        let node = class.map_or(new, |class| *self.by_class.entry(class).or_insert(new));
+        if node == new {
+            self.nodes.push(ExternalNode { symbol: symbol.clone(), kind, class });
+        }
+        node
     }
 
     fn add(&mut self, symbol: &UserExternalName) {
@@ -51,24 +62,13 @@ impl ExternalNodes<'_> {
         }
         // The encoding must not depend on what is already defined, or it would not be the same in a later unit:
         // every symbol is compared by a node.
-        let resolved = match within(self.unit, symbol) {
-            Some(Resolved { call, address, inside }) => {
-                let mut itself = || self.node(ExternalNode::Symbol(symbol.clone()));
-                Resolved {
-                    call: Some(call.unwrap_or_else(&mut itself)),
-                    address: Some(address.unwrap_or_else(&mut itself)),
-                    inside: Some(inside.unwrap_or_else(&mut itself)),
-                }
-            }
-            None => {
-                let cache = self.cache;
-                Resolved {
-                    call: Some(self.node(cache.external_node(symbol, true))),
-                    address: Some(self.node(cache.external_node(symbol, false))),
-                    inside: Some(self.node(cache.external_node_inside(symbol))),
-                }
-            }
-        };
+        let within = within(self.unit, symbol);
+        let resolved = Kind::resolved(|kind| {
+            Some(match &within {
+                Some(within) => kind.of(within).unwrap_or_else(|| self.node(symbol, kind, None)),
+                None => self.node(symbol, kind, self.cache.by_class(symbol, kind)),
+            })
+        });
         self.resolved.insert(symbol.clone(), resolved);
     }
 }
@@ -82,8 +82,8 @@ impl<'a> UnitSymbols<'a> {
     /// The symbols of a unit of an incremental run. Numbers the external nodes of all symbols that the unit names, in
     /// the order of the unit: before the walk, since several threads may walk. Linear in the number of names.
     pub fn after(unit: &'a Unit, cache: &'a MergeCache, bodies: &mut dyn Bodies) -> Self {
-        let (number, nodes, resolved) = Default::default();
-        let mut external = ExternalNodes { unit, cache, number, nodes, resolved };
+        let (by_class, nodes, resolved) = Default::default();
+        let mut external = ExternalNodes { unit, cache, by_class, nodes, resolved };
         for function in unit.functions.keys() {
             // A canonical body names no other symbols than the function.
             let body = bodies.body(function);

@@ -1,9 +1,9 @@
 //! Merging of functions that arrive one at a time and whose IR is not kept.
 //!
 //! [`StreamingMerger::add`] walks a function once and says at once what is known of it: that it equals one that was
-//! added before, so that it need not be compiled, or that it is the first of its kind. Kept of it are its symbol, a
-//! number for its encoding and its references; encodings are compared by BLAKE3 digests of 256 bits, as across the
-//! units of an incremental run ([`MergeCache`](crate::incremental::MergeCache)). [`StreamingMerger::plan`] refines what was found
+//! added before, so that it need not be compiled, or that it is the first of its kind. What is kept of it is in a
+//! [corpus](crate::corpus): its symbol, a number for the BLAKE3 digest of its encoding, and its references.
+//! [`StreamingMerger::plan`] refines what was found
 //! to the coarsest congruence and decides as [`Merger`](crate::Merger) does, without IR: references are redirected
 //! where code is linked, by [`Plan::call_symbol`] and [`Plan::address_symbol`] on its relocations.
 //!
@@ -13,31 +13,26 @@
 //! are not equal here, although `Merger` merges them; data objects are not merged, and nothing is proved, for which there
 //! would have to be IR of all functions.
 
-mod digests;
 mod held;
-mod symbols;
 
-use crate::canon::{self, Context, Encoding, Scratch, code_digest};
+use crate::canon::{self, Context, Digest, Encoding, Scratch, code_digest};
 use crate::congruence::{Bucketed, Compiled, Encodings, Walked, refine};
+use crate::corpus::{ByNode, Corpus, Kind, KnownIndex, Reference, SymbolNumber};
 use crate::decide::{Input, decide};
+use crate::interner::Interner;
 use crate::options::{Compare, Options};
 use crate::plan::Plan;
 use crate::stats::Stats;
 use crate::unit::{
     AddError, Attributes, Beyond, Bodies, FunctionIndex, MOST_ITEMS, Node, Numbering, Observe,
-    Resolved, Unit, resolved,
+    Unit, resolved,
 };
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
-use core::hash::BuildHasher;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet};
-use digests::Digests;
-use hashbrown::HashTable;
 use held::{Held, HeldBodies, NoBodies};
-use rustc_hash::FxBuildHasher;
-use symbols::{ByNode, Kind, Reference, Symbols};
 
 /// What is known of a function when it is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,89 +98,29 @@ pub struct StreamingMerger<'a> {
     /// Memory for the input of a digest.
     packed: Vec<u8>,
     stats: Stats,
-    symbols: Symbols,
-    attributes: Interned,
-    digests: Digests,
-    /// By the numbers of their digests.
-    encodings: Vec<Encoded>,
-    functions: Vec<Streamed>,
-    /// The references of all functions, one function after the other.
-    references: Vec<Reference>,
-    /// The functions that equal no earlier one, but for the first of each encoding, by encoding and references.
-    by_references: HashTable<FunctionIndex>,
+    /// The functions, by their indices.
+    corpus: Corpus,
+    attributes: Interner<Attributes>,
+    /// The numbers of the attributes of functions.
+    attributes_of: Vec<u32>,
+    /// The instructions of each encoding.
+    instructions: Vec<u32>,
     held: Held,
 }
 
-/// What is kept of an encoding besides its digest.
-struct Encoded {
-    /// The first function that has it.
-    first: FunctionIndex,
-    instructions: u32,
+/// The digest of a function that cannot be encoded: different for each of them, and from all others, whose inputs are
+/// longer.
+fn of_malformed(function: u64) -> Digest {
+    *blake3::hash(&function.to_le_bytes()).as_bytes()
 }
 
-/// What is kept of a function besides its symbol and references.
-#[derive(Clone, Copy)]
-struct Streamed {
-    symbol: u32,
-    attributes: u32,
-    encoding: u32,
-    /// The first function that it is known to equal, which may be itself.
-    equal: FunctionIndex,
-    /// Where its references begin; those of the next function begin where they end.
-    references: u32,
+/// A function is known under its index.
+fn known(function: FunctionIndex) -> KnownIndex {
+    KnownIndex::new(function.index())
 }
 
-/// Attributes by number: functions have few different ones.
-#[derive(Default)]
-struct Interned {
-    all: Vec<Attributed>,
-    numbers: HashTable<u32>,
-    /// The number of those that were asked for last.
-    last: u32,
-}
-
-struct Attributed {
-    attributes: Attributes,
-    /// Which kinds of references to a function that has them are compared by class.
-    by_class: [bool; Reference::KINDS.len()],
-}
-
-impl Interned {
-    fn number(&mut self, attributes: Attributes) -> u32 {
-        let Interned { all, numbers, last } = self;
-        if all.get(*last as usize).is_none_or(|last| last.attributes != attributes) {
-            let hash = |attributes: &Attributes| FxBuildHasher.hash_one(attributes);
-            let entry = numbers.entry(
-                hash(&attributes),
-                |&number| all[number as usize].attributes == attributes,
-                |&number| hash(&all[number as usize].attributes),
-            );
-            *last = *entry
-                .or_insert_with(|| {
-                    let Resolved { call, address, inside } = resolved(Node::new(0), &attributes);
-                    let by_class = Reference::KINDS.map(|kind| match kind {
-                        Kind::Call => call.is_some(),
-                        Kind::Address => address.is_some(),
-                        Kind::Inside => inside.is_some(),
-                    });
-                    all.push(Attributed { attributes, by_class });
-                    all.len() as u32 - 1
-                })
-                .get();
-        }
-        *last
-    }
-}
-
-/// What a reference leads to, as far as that is known.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Target {
-    /// The function itself that refers.
-    Itself,
-    /// Functions that equal this one.
-    Function(FunctionIndex),
-    /// A symbol that equals only itself, or that is not defined yet.
-    Symbol(Reference),
+fn function(known: KnownIndex) -> FunctionIndex {
+    FunctionIndex::new(known.index())
 }
 
 impl<'a> StreamingMerger<'a> {
@@ -201,13 +136,10 @@ impl<'a> StreamingMerger<'a> {
             encoding: Encoding::default(),
             packed: Vec::new(),
             stats: Stats::default(),
-            symbols: Symbols::default(),
-            attributes: Interned::default(),
-            digests: Digests::default(),
-            encodings: Vec::new(),
-            functions: Vec::new(),
-            references: Vec::new(),
-            by_references: HashTable::new(),
+            corpus: Corpus::default(),
+            attributes: Interner::default(),
+            attributes_of: Vec::new(),
+            instructions: Vec::new(),
             held: Held::default(),
         }
     }
@@ -251,37 +183,25 @@ impl<'a> StreamingMerger<'a> {
         attributes: Attributes,
     ) -> Result<Added, AddError> {
         self.check(&symbol, func, &attributes)?;
-        let number = self.symbols.number(&symbol);
-        if self.symbols.function(number).is_some() {
+        let number = self.corpus.symbols.number(&symbol);
+        if self.corpus.symbols.item(number).is_some() {
             return Err(AddError::DuplicateSymbol(symbol));
         }
-        self.symbols.add_tables(func);
-        self.symbols.add_address_uses(func);
-        let function = FunctionIndex::new(self.functions.len());
-        let (encoding, is_new) = self.encode(func, &attributes);
-        if is_new {
-            let instructions = self.encoding.instructions;
-            self.encodings.push(Encoded { first: function, instructions });
-        }
-        let references = u32::try_from(self.references.len()).expect("fewer than 2^32 references");
-        for node in &self.encoding.callees {
-            self.references.push(Reference(node.as_u32()));
-        }
-        let equal = function;
-        self.functions.push(Streamed {
-            symbol: number,
-            attributes: self.attributes.number(attributes),
-            encoding,
-            equal,
-            references,
-        });
-        self.symbols.define(number, function);
+        self.corpus.symbols.add_tables(func);
+        self.corpus.symbols.add_address_uses(func);
+        let function = FunctionIndex::new(self.len());
+        let digest = self.digest(func, &attributes);
+        let references = self.encoding.callees.iter().copied().map(Reference::of);
+        let at = self.corpus.push(&digest, references);
+        let own = self.attributes.number(&attributes, |attributes| *attributes);
+        self.attributes_of.push(own);
+        self.corpus.define(number, at, &resolved(Node::new(0), &attributes));
         self.stats.add_functions += 1;
-        let known = if is_new { Known::First } else { self.known(function) };
+        let known = self.known(function, number);
         let held = match known {
             Known::Equal(_) => false,
             Known::First | Known::SameEncoding(_) => {
-                !self.symbols.points_inside(number)
+                !self.corpus.symbols.points_inside(number)
                     && self.held.add(function, func, &self.encoding, &attributes, &self.options)
             }
         };
@@ -300,7 +220,7 @@ impl<'a> StreamingMerger<'a> {
             Err(AddError::Alignment(alignment))
         } else if func.layout.entry_block().is_none() {
             Err(AddError::NoBody(symbol.clone()))
-        } else if self.functions.len() >= MOST_ITEMS {
+        } else if self.len() >= MOST_ITEMS {
             Err(AddError::TooManyFunctions)
         } else {
             Ok(())
@@ -310,12 +230,12 @@ impl<'a> StreamingMerger<'a> {
     /// Records that something besides the functions that are added, such as a data object, holds the address of
     /// `symbol`, or one that is `offset` bytes behind it. Constant time.
     pub fn add_address_use(&mut self, symbol: &UserExternalName, offset: i64) {
-        self.symbols.observe_address(symbol, offset != 0);
+        self.corpus.symbols.observe_address(symbol, offset != 0);
     }
 
     /// The number of functions that were added.
     pub fn len(&self) -> usize {
-        self.functions.len()
+        self.attributes_of.len()
     }
 
     /// Whether no function was added.
@@ -323,15 +243,14 @@ impl<'a> StreamingMerger<'a> {
         self.len() == 0
     }
 
-    /// Walks a function. Returns the number of its encoding, which is one of its own if it cannot be walked, and
-    /// whether the encoding is new.
-    fn encode(&mut self, func: &Function, attributes: &Attributes) -> (u32, bool) {
-        let symbols = ByNode(RefCell::new(&mut self.symbols));
+    /// Walks a function, and returns the digest of its encoding: one of its own if it cannot be walked.
+    fn digest(&mut self, func: &Function, attributes: &Attributes) -> Digest {
+        let symbols = ByNode(RefCell::new(&mut self.corpus.symbols));
         let context = Context::of(&self.options, attributes.key, &symbols);
         let result = canon::encode(func, &context, &mut self.scratch, &mut self.encoding);
         self.stats.walk_functions += 1;
         self.stats.walk_malformed += usize::from(result.is_err());
-        let digest = match result {
+        match result {
             Ok(()) => {
                 self.stats.walk_instructions += self.encoding.instructions as usize;
                 self.stats.walk_bytes += self.encoding.size();
@@ -339,89 +258,42 @@ impl<'a> StreamingMerger<'a> {
             }
             Err(canon::Malformed) => {
                 self.encoding.clear();
-                digests::of_malformed(self.functions.len() as u64)
+                of_malformed(self.len() as u64)
             }
+        }
+    }
+
+    /// What is known of the function that was added last.
+    fn known(&mut self, added: FunctionIndex, symbol: SymbolNumber) -> Known {
+        let at = known(added);
+        let Some(first) = self.corpus.first(self.corpus.items[at].encoding) else {
+            self.corpus.index(at, false);
+            self.instructions.push(self.encoding.instructions);
+            return Known::First;
         };
-        self.digests.number(&digest)
-    }
-
-    /// What is known of a function whose encoding another one has.
-    fn known(&mut self, function: FunctionIndex) -> Known {
-        let first = self.encodings[self.of(function).encoding as usize].first;
-        let keeps_its_code = self.keeps_its_code(function);
-        if !keeps_its_code && self.are_equal(first, function) {
-            return self.equal(function, first);
-        }
-        let hash = self.hash(function);
-        let found = self.by_references.find(hash, |&other| self.are_equal(other, function));
-        if let Some(&found) = found.filter(|_| !keeps_its_code) {
-            return self.equal(function, found);
-        }
-        let mut by_references = core::mem::take(&mut self.by_references);
-        by_references.insert_unique(hash, function, |&other| self.hash(other));
-        self.by_references = by_references;
-        Known::SameEncoding(first)
-    }
-
-    fn equal(&mut self, function: FunctionIndex, equal: FunctionIndex) -> Known {
-        self.functions[function.index()].equal = equal;
-        Known::Equal(equal)
-    }
-
-    fn of(&self, function: FunctionIndex) -> &Streamed {
-        &self.functions[function.index()]
-    }
-
-    fn attributes(&self, function: FunctionIndex) -> &Attributed {
-        &self.attributes.all[self.of(function).attributes as usize]
-    }
-
-    /// The references of a function.
-    fn references(&self, function: FunctionIndex) -> impl ExactSizeIterator<Item = Reference> {
-        let next = function.index() + 1;
-        let end = match next < self.functions.len() {
-            true => self.functions[next].references as usize,
-            false => self.references.len(),
-        };
-        (self.of(function).references as usize..end).map(|at| self.references[at])
-    }
-
-    /// Whether only the function's own code is right for it.
-    fn keeps_its_code(&self, function: FunctionIndex) -> bool {
-        let Attributes { pinned, no_merge, .. } = self.attributes(function).attributes;
-        pinned || no_merge || self.symbols.points_inside(self.of(function).symbol)
-    }
-
-    fn hash(&self, function: FunctionIndex) -> u64 {
-        let targets = self.references(function).fold(0u64, |hash, reference| {
-            FxBuildHasher.hash_one((hash, self.target(function, reference)))
-        });
-        FxBuildHasher.hash_one((self.of(function).encoding, targets))
-    }
-
-    /// Whether two functions have the same encoding, and what they refer to is known to be equal, place by place.
-    fn are_equal(&self, a: FunctionIndex, b: FunctionIndex) -> bool {
-        let [of_a, of_b] = [a, b].map(|function| self.references(function));
-        self.of(a).encoding == self.of(b).encoding
-            && of_a.len() == of_b.len()
-            && of_a
-                .zip(of_b)
-                .all(|(in_a, in_b)| in_a == in_b || self.target(a, in_a) == self.target(b, in_b))
-    }
-
-    /// What a reference of `function` leads to.
-    fn target(&self, function: FunctionIndex, reference: Reference) -> Target {
-        match self.by_class(reference) {
-            Some(to) if to == function => Target::Itself,
-            Some(to) => Target::Function(self.of(to).equal),
-            None => Target::Symbol(reference),
+        let Attributes { pinned, no_merge, .. } = *self.attributes(added);
+        // Only its own code is right for it.
+        let keeps_its_code = pinned || no_merge || self.corpus.symbols.points_inside(symbol);
+        let equal = if keeps_its_code { None } else { self.corpus.equal_to(at) };
+        match equal {
+            Some(equal) => {
+                self.corpus.items[at].equal = equal;
+                Known::Equal(function(equal))
+            }
+            None => {
+                self.corpus.index(at, false);
+                Known::SameEncoding(function(first))
+            }
         }
     }
 
-    /// The function that a reference leads to, if it is compared by class.
-    fn by_class(&self, reference: Reference) -> Option<FunctionIndex> {
-        let function = self.symbols.function(reference.symbol())?;
-        self.attributes(function).by_class[reference.kind() as usize].then_some(function)
+    fn attributes(&self, function: FunctionIndex) -> &Attributes {
+        self.attributes.value(self.attributes_of[function.index()])
+    }
+
+    /// The function whose code is that of a function, as far as is known.
+    fn equal(&self, of: FunctionIndex) -> FunctionIndex {
+        function(self.corpus.items[known(of)].equal)
     }
 
     /// Finds the classes of equal functions and decides the disposition of every function; then, of those that are held,
@@ -433,54 +305,56 @@ impl<'a> StreamingMerger<'a> {
     /// held functions as [`Merger::plan`](crate::Merger::plan).
     pub fn plan(mut self, bodies: &mut dyn Bodies) -> Plan {
         // Memory, before the next phases take some.
-        self.digests = Digests::default();
-        self.by_references = HashTable::new();
-        let numbering = Numbering { functions: self.functions.len(), data: 0 };
-        let node = |reference: Reference| match self.by_class(reference) {
+        self.corpus.drop_index();
+        let mut stats = core::mem::take(&mut self.stats);
+        let corpus = &self.corpus;
+        let functions = || (0..self.len()).map(FunctionIndex::new);
+        let numbering = Numbering { functions: self.len(), data: 0 };
+        let node = |reference: Reference| match corpus.symbols.by_class(reference) {
             Some(function) => Node::new(function.index()),
             None => Node::new(numbering.functions + reference.0 as usize),
         };
-        let references = self.symbols.len() as u32 * Reference::KINDS.len() as u32;
+        let references = corpus.symbols.len() as u32 * Kind::ALL.len() as u32;
         let nodes: Vec<Node> = (0..references).map(Reference).map(node).collect();
-        let encoded = |streamed: &Streamed| &self.encodings[streamed.encoding as usize];
+        let encoding = |function| corpus.items[known(function)].encoding;
         let mut bucketed = Bucketed::of_encodings(
             numbering,
-            self.functions.iter().map(|streamed| streamed.encoding).collect(),
-            self.encodings.len(),
+            functions().map(encoding).collect(),
+            corpus.encodings(),
             |function| {
-                let references = self.references(FunctionIndex::new(function));
+                let references = corpus.references(KnownIndex::new(function)).iter();
                 references.map(|reference| nodes[reference.0 as usize])
             },
-            self.functions.iter().map(|streamed| Walked::Yes {
-                instructions: encoded(streamed).instructions,
-                shape: self.held.shape(streamed.equal).unwrap_or_default(),
+            functions().map(|function| Walked::Yes {
+                instructions: self.instructions[encoding(function) as usize],
+                shape: self.held.shape(self.equal(function)).unwrap_or_default(),
             }),
         );
         bucketed.partition.push_alone(nodes.len());
-        self.stats.refine_classes_before = bucketed.partition.len();
+        stats.refine_classes_before = bucketed.partition.len();
         refine(&mut bucketed.partition, &bucketed.nodes, &bucketed.references);
-        self.stats.refine_classes_after = bucketed.partition.len();
+        stats.refine_classes_after = bucketed.partition.len();
         let mut unit = Unit::default();
-        unit.reserve(self.functions.len());
-        for Streamed { symbol, attributes, .. } in self.functions.iter() {
-            let attributes = self.attributes.all[*attributes as usize].attributes;
-            let pinned = attributes.pinned || self.symbols.points_inside(*symbol);
+        unit.reserve(self.len());
+        for function in functions() {
+            let (symbol, attributes) =
+                (corpus.items[known(function)].symbol, *self.attributes(function));
+            let pinned = attributes.pinned || corpus.symbols.points_inside(symbol);
             let attributes = Attributes { pinned, ..attributes };
-            unit.add(self.symbols.name(*symbol).clone(), attributes, 0, 0);
+            unit.add(corpus.symbols.name(symbol).clone(), attributes, 0, 0);
         }
-        let observed = self.symbols.observed();
+        let observed = corpus.symbols.observed();
         // These are for functions whose IR is there.
         let mut options = self.options;
         options.target.call_thunks = None;
         options.target.size_model = None;
         let input =
             Input { options: &options, observed: &observed, bucketed: &bucketed, earlier: None };
-        let stats = core::mem::take(&mut self.stats);
         let (mut plan, _) = decide(input, unit, Beyond::default(), &mut NoBodies, stats);
         if self.held.has_two() {
             let encodings = Encodings::from(bucketed).with_compiled(self.compiled(&plan));
-            let mut bodies =
-                HeldBodies { bodies, equal: |function: FunctionIndex| self.of(function).equal };
+            let equal = |function| self.equal(function);
+            let mut bodies = HeldBodies { bodies, equal };
             held::similar(&mut plan, &observed, &encodings, &mut bodies, &self.options);
         }
         plan
@@ -489,13 +363,14 @@ impl<'a> StreamingMerger<'a> {
     /// The functions whose IR is not there any more, and what their code calls after `plan`.
     fn compiled(&self, plan: &Plan) -> Compiled {
         let mut compiled = Compiled { functions: EntitySet::new(), callees: EntitySet::new() };
-        for function in (0..self.functions.len()).map(FunctionIndex::new) {
-            if self.held.shape(self.of(function).equal).is_some() {
+        for function in (0..self.len()).map(FunctionIndex::new) {
+            if self.held.shape(self.equal(function)).is_some() {
                 continue;
             }
             compiled.functions.insert(function);
-            for reference in self.references(function) {
-                if let Some(to) = self.symbols.function(reference.symbol()) {
+            for reference in self.corpus.references(known(function)) {
+                if let Some(to) = self.corpus.symbols.item(reference.symbol()) {
+                    let to = FunctionIndex::new(to.index());
                     compiled.callees.insert(to);
                     compiled.callees.insert(plan.call_target(to));
                 }

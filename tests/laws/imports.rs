@@ -121,19 +121,20 @@ fn the_checker_sees_plans_and_ids_only() {
 
 /// Lines of each module, comments and tests included, at most. What needs more first makes room: budgets are lowered when
 /// something is deleted, and raised with a reason.
-const BUDGETS: [(&str, usize); 27] = [
+const BUDGETS: [(&str, usize); 28] = [
     ("apply", 510),
     ("canon", 2490),
     ("checker", 3810),
     ("congruence", 1460),
-    ("content", 770),
+    ("content", 760),
     ("copy", 180),
+    ("corpus", 510),
     ("decide", 740),
     ("explain", 660),
     ("extra_argument", 240),
-    ("incremental", 1050),
+    ("incremental", 840),
     ("internals", 140),
-    ("interner", 80),
+    ("interner", 90),
     ("ir", 150),
     ("layout", 570),
     ("lib", 150),
@@ -145,7 +146,7 @@ const BUDGETS: [(&str, usize); 27] = [
     ("prove", 100),
     ("signatures", 60),
     ("stats", 70),
-    ("streaming", 870),
+    ("streaming", 520),
     ("target", 1040),
     ("threads", 120),
     ("unit", 820),

@@ -375,3 +375,22 @@ fn an_address_compared_by_class_is_not_redirected_to_a_less_aligned_body() {
     let plan = emit_with(&mut cache, &[(leaf(21), only_called)]);
     assert_eq!(becomes(&plan, 21), ("redirect", 1));
 }
+
+/// What a reference leads to is looked up when it is compared: the symbol may be defined after the code that refers to it.
+#[test]
+fn a_function_that_took_an_address_before_it_was_defined_is_found() {
+    let taken = Attributes { address_taken: true, externally_called: true, ..free() };
+    let mut cache = MergeCache::new();
+    emit_with(&mut cache, &[(address_of(1, 2), free())]);
+    emit_with(&mut cache, &[(leaf(2), taken)]);
+    let plan = emit_with(&mut cache, &[(leaf(3), free()), (address_of(4, 3), free())]);
+    assert_eq!([3, 4].map(|own| becomes(&plan, own)), [("redirect", 2), ("redirect", 1)]);
+    // Not if that address is its own.
+    let significant =
+        Attributes { addresses: cranelift_mergefunc::Addresses::Significant, ..taken };
+    let mut cache = MergeCache::new();
+    emit_with(&mut cache, &[(address_of(1, 2), free())]);
+    emit_with(&mut cache, &[(leaf(2), significant)]);
+    let plan = emit_with(&mut cache, &[(leaf(3), free()), (address_of(4, 3), free())]);
+    assert_eq!([3, 4].map(|own| becomes(&plan, own)), [("redirect", 2), ("keep", 4)]);
+}

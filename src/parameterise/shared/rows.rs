@@ -7,7 +7,8 @@
 use crate::apply::Written;
 use crate::canon::{Context, Digest, Encoding, Mark, Place, Scratch, code_digest, encode};
 use crate::congruence::Compiled;
-use crate::content::{Contents, Kind, Names, Target, digests};
+use crate::content::{Contents, Names, Target, digests};
+use crate::corpus::Kind;
 use crate::options::{ContentAddressing, Options};
 use crate::parameterise::is_candidate;
 use crate::parameterise::loops::calls_in_loops;

@@ -7,7 +7,7 @@ use testkit::modules::{calls, define_all, insignificant, jit, merging_jit, plus}
 /// The most bytes that the merge cache may take for a function that is alone in its class, including what a hash
 /// table keeps free just after it has grown; and the same if the checker remembers the function as well.
 /// `MergeCache::size` has the parts.
-const BOUNDS: [(Prove, usize); 2] = [(Prove::Never, 300), (Prove::Always, 700)];
+const BOUNDS: [(Prove, usize); 2] = [(Prove::Never, 200), (Prove::Always, 400)];
 
 /// The most for a function that merged.
 const BOUNDS_MERGED: [(Prove, usize); 2] = [(Prove::Never, 120), (Prove::Always, 240)];

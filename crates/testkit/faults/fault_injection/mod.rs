@@ -11,7 +11,6 @@ mod masking;
 mod plans;
 
 use crate::extra_argument::ExtraArgument;
-use crate::incremental::ExternalNode;
 use crate::options::Options;
 use crate::parameterise::body::Parameter;
 use crate::plan::{Disposition, Plan};
@@ -272,9 +271,9 @@ faults! {
     NextFloat = "next-float",
 
     // What goes wrong in incremental merging.
-    /// Digests in the merge cache do not depend on what is referred to.
+    /// What known functions refer to is not compared.
     DigestWithoutReferences = "digest-without-references",
-    /// Digests in the merge cache do not distinguish a reference by symbol from one by class.
+    /// A reference of a known function by symbol is not distinguished from one by class.
     DigestWithoutKind = "digest-without-kind",
     /// Alignments of emitted bodies are not compared.
     AlignmentAcrossUnits = "alignment-across-units",
@@ -499,22 +498,6 @@ pub(crate) fn is_mismatched(
     own: Option<&Signature>,
 ) -> bool {
     right && called.map(signature) != own.map(signature)
-}
-
-/// The references that a digest in the merge cache is made of, besides the encoding.
-pub(crate) fn references(references: &[ExternalNode]) -> Cow<'_, [ExternalNode]> {
-    match PLANTED.get() {
-        Some(Fault::DigestWithoutReferences) => Cow::Owned(Vec::new()),
-        Some(Fault::DigestWithoutKind) => {
-            let symbol = |external_node: &ExternalNode| match external_node {
-                ExternalNode::Symbol(symbol) | ExternalNode::Class(symbol) => {
-                    ExternalNode::Symbol(symbol.clone())
-                }
-            };
-            references.iter().map(symbol).collect()
-        }
-        _ => Cow::Borrowed(references),
-    }
 }
 
 /// The extra arguments that later units pass to the body that replaced an eliminated function.

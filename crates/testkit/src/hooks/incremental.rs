@@ -6,7 +6,7 @@ use crate::inject::{Hook, Put};
 pub const HOOKS: &[Hook] = &[
     Hook {
         file: "src/incremental/mod.rs",
-        at: &["graph.alignment[class as usize].bytes() <= self.classes[cache].alignment"],
+        at: &["graph.alignment[class].bytes() <= self.classes[known].alignment"],
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::AlignmentAcrossUnits) {
     return true;
@@ -22,9 +22,26 @@ let alignment = if overlooked { 1 } else { alignment };"#,
         ),
     },
     Hook {
-        file: "src/incremental/mod.rs",
-        at: &["let mut hasher = blake3::Hasher::new();", "hasher.update(digest);"],
-        put: Put::Before(r#"let references = &*crate::fault_injection::references(references);"#),
+        file: "src/corpus/mod.rs",
+        at: &["&& references.len() == targets.len()"],
+        put: Put::Instead(
+            r#"&& (references.len() == targets.len()
+                || crate::fault_injection::is(crate::fault_injection::Fault::DigestWithoutReferences))"#,
+        ),
+    },
+    Hook {
+        file: "src/corpus/mod.rs",
+        at: &["(own, SoughtTarget::Known(target)) => own == target,"],
+        put: Put::Before(
+            r#"(_, SoughtTarget::Known(_)) if crate::fault_injection::is(crate::fault_injection::Fault::DigestWithoutReferences) => true,
+(own, SoughtTarget::Known(target)) if crate::fault_injection::is(crate::fault_injection::Fault::DigestWithoutKind) => {
+    let symbol = |target| match target {
+        Target::Class(class) => self.items[class].symbol,
+        Target::Symbol(symbol) => symbol,
+    };
+    symbol(own) == symbol(target)
+}"#,
+        ),
     },
     Hook {
         file: "src/incremental/eliminated.rs",
@@ -59,36 +76,42 @@ let alignment = if overlooked { 1 } else { alignment };"#,
         ),
     },
     Hook {
-        file: "src/incremental/mod.rs",
-        at: &["if *digest != graph.digest(class as usize) || !self.fits(graph, class, cache) {"],
+        file: "src/corpus/mod.rs",
+        at: &["let Sought { encoding, targets } = &members[member as usize];"],
+        put: Put::After(
+            r#"let overlooked = member != 0 && crate::fault_injection::is(crate::fault_injection::Fault::CycleDigest);
+let encoding = if overlooked { &self.items[known].encoding } else { encoding };"#,
+        ),
+    },
+    Hook {
+        file: "src/corpus/mod.rs",
+        at: &["let targets = targets.iter().copied();"],
         put: Put::Instead(
-            r#"let overlooked = class != first && crate::fault_injection::is(crate::fault_injection::Fault::CycleDigest);
-if *digest != graph.digest(class as usize) && !overlooked || !self.fits(graph, class, cache) {"#,
+            r#"let own = self.references(known);
+let targets = targets.iter().enumerate().map(|(at, &target)| match (target, own.get(at)) {
+    (SoughtTarget::Known(_), Some(&own))
+        if targets.iter().any(|target| matches!(target, SoughtTarget::Member(_)))
+            && crate::fault_injection::is(crate::fault_injection::Fault::CycleReferences) =>
+    {
+        SoughtTarget::Known(self.target(own))
+    }
+    _ => target,
+});"#,
+        ),
+    },
+    Hook {
+        file: "src/corpus/mod.rs",
+        at: &["Some(before) => before == known,"],
+        put: Put::Before(
+            r#"Some(_) if crate::fault_injection::is(crate::fault_injection::Fault::CycleMeets) => true,"#,
         ),
     },
     Hook {
         file: "src/incremental/mod.rs",
-        at: &["Target::ExternalNode(_) => return None,"],
+        at: &["self.corpus.symbols.by_class_of(symbol, kind)"],
         put: Put::Before(
-            r#"Target::ExternalNode(_) if crate::fault_injection::is(crate::fault_injection::Fault::CycleReferences) => continue,"#,
-        ),
-    },
-    Hook {
-        file: "src/incremental/mod.rs",
-        at: &["Some(_) => return None,"],
-        put: Put::Before(
-            r#"Some(_) if crate::fault_injection::is(crate::fault_injection::Fault::CycleMeets) => {}"#,
-        ),
-    },
-    Hook {
-        file: "src/incremental/mod.rs",
-        at: &[
-            "Some(Known { class, calls, addresses }) => match if call { *calls } else { *addresses }",
-        ],
-        put: Put::Before(
-            r#"Some(Known { class, calls: true, .. }) if crate::fault_injection::is(crate::fault_injection::Fault::CachedAddressByClass) => {
-    self.class_external_node(*class)
-}"#,
+            r#"let overlooked = kind == Kind::Address && crate::fault_injection::is(crate::fault_injection::Fault::CachedAddressByClass);
+let kind = if overlooked && self.corpus.symbols.by_class_of(symbol, Kind::Call).is_some() { Kind::Call } else { kind };"#,
         ),
     },
     Hook {

@@ -5,17 +5,20 @@ use crate::inject::{Hook, Put};
 /// The hooks, in the order of their files.
 pub const HOOKS: &[Hook] = &[
     Hook {
-        file: "src/streaming/mod.rs",
-        at: &["let [of_a, of_b] = [a, b].map(|function| self.references(function));"],
+        file: "src/corpus/mod.rs",
+        at: &[
+            "let encoding = self.items[known].encoding;",
+            "self.candidates(encoding, || Some(self.own_hash(known))).find(|&candidate| {",
+        ],
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::StreamedReferences) {
-    return self.functions[a.index()].encoding == self.functions[b.index()].encoding;
+    return self.first(self.items[known].encoding);
 }"#,
         ),
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["for reference in self.references(function) {"],
+        at: &["for reference in self.corpus.references(known(function)) {"],
         put: Put::Before(
             r#"if crate::fault_injection::is(crate::fault_injection::Fault::StreamedCallees) {
     continue;
@@ -35,57 +38,73 @@ let encoding = &overlooked;"#,
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["self.symbols.add_tables(func);"],
+        at: &["self.corpus.symbols.add_tables(func);"],
         put: Put::Instead(
             r#"if !crate::fault_injection::is(crate::fault_injection::Fault::StreamedTables) {
-    self.symbols.add_tables(func);
+    self.corpus.symbols.add_tables(func);
 }"#,
         ),
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["self.symbols.add_address_uses(func);"],
+        at: &["self.corpus.symbols.add_address_uses(func);"],
         put: Put::Instead(
             r#"if !crate::fault_injection::is(crate::fault_injection::Fault::StreamedAddresses) {
-    self.symbols.add_address_uses(func);
+    self.corpus.symbols.add_address_uses(func);
 }"#,
         ),
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["self.symbols.observe_address(symbol, offset != 0);"],
+        at: &["self.corpus.symbols.observe_address(symbol, offset != 0);"],
         put: Put::Instead(
             r#"if !crate::fault_injection::is(crate::fault_injection::Fault::StreamedPointers) {
-    self.symbols.observe_address(symbol, offset != 0);
+    self.corpus.symbols.observe_address(symbol, offset != 0);
 }"#,
         ),
     },
     Hook {
-        file: "src/streaming/mod.rs",
-        at: &["Some(to) if to == function => Target::Itself,"],
+        file: "src/corpus/mod.rs",
+        at: &["Target::Class(class) if class == known => SoughtTarget::Member(0),"],
         put: Put::Before(
-            r#"Some(to)
+            r#"Target::Class(class)
     if crate::fault_injection::is(crate::fault_injection::Fault::StreamedItself)
-        && self.of(to).encoding == self.of(function).encoding =>
+        && self.items[class].encoding == self.items[known].encoding =>
 {
-    Target::Itself
+    SoughtTarget::Member(0)
 }"#,
         ),
     },
     Hook {
-        file: "src/streaming/mod.rs",
-        at: &["Kind::Address => address.is_some(),"],
-        put: Put::Before(
-            r#"Kind::Address if crate::fault_injection::is(crate::fault_injection::Fault::StreamedAddressByClass) => call.is_some(),"#,
+        file: "src/corpus/mod.rs",
+        at: &["let meets = |_, class| class == candidate || class == known;"],
+        put: Put::After(
+            r#"let meets = |member, class: KnownIndex| {
+    meets(member, class)
+        || crate::fault_injection::is(crate::fault_injection::Fault::StreamedItself)
+            && self.items[class].encoding == encoding
+};"#,
         ),
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["if all.get(*last as usize).is_none_or(|last| last.attributes != attributes) {"],
+        at: &["self.corpus.define(number, at, &resolved(Node::new(0), &attributes));"],
+        put: Put::Instead(
+            r#"let mut resolved = resolved(Node::new(0), &attributes);
+if crate::fault_injection::is(crate::fault_injection::Fault::StreamedAddressByClass) {
+    resolved.address = resolved.call;
+}
+self.corpus.define(number, at, &resolved);"#,
+        ),
+    },
+    Hook {
+        file: "src/streaming/mod.rs",
+        at: &["let own = self.attributes.number(&attributes, |attributes| *attributes);"],
         put: Put::Before(
-            r#"let like = |known: &&Attributed| known.attributes.linkage == attributes.linkage;
-let like = all.iter().find(like).filter(|_| crate::fault_injection::is(crate::fault_injection::Fault::StreamedAttributes));
-let attributes = like.map_or(attributes, |known| known.attributes);"#,
+            r#"let mut known = (0..self.attributes.len() as u32).map(|number| *self.attributes.value(number));
+let like = known.find(|known| known.linkage == attributes.linkage);
+let like = like.filter(|_| crate::fault_injection::is(crate::fault_injection::Fault::StreamedAttributes));
+let attributes = like.unwrap_or(attributes);"#,
         ),
     },
     Hook {
@@ -101,7 +120,7 @@ code_digest(&self.encoding, alignment, &mut self.packed)"#,
         file: "src/streaming/mod.rs",
         at: &["None => Node::new(numbering.functions + reference.0 as usize),"],
         put: Put::Before(
-            r#"None if crate::fault_injection::is(crate::fault_injection::Fault::StreamedImports) && self.symbols.function(reference.symbol()).is_none() => {
+            r#"None if crate::fault_injection::is(crate::fault_injection::Fault::StreamedImports) && corpus.symbols.item(reference.symbol()).is_none() => {
     Node::new(numbering.functions)
 }"#,
         ),
@@ -116,10 +135,10 @@ code_digest(&self.encoding, alignment, &mut self.packed)"#,
         ),
     },
     Hook {
-        file: "src/streaming/digests.rs",
-        at: &["let Digests { digests, numbers } = self;"],
-        put: Put::Before(
-            r#"let digest = &if crate::fault_injection::is(crate::fault_injection::Fault::StreamedDigest) { [digest[0]; 32] } else { *digest };"#,
+        file: "src/streaming/mod.rs",
+        at: &["let digest = self.digest(func, &attributes);"],
+        put: Put::After(
+            r#"let digest = if crate::fault_injection::is(crate::fault_injection::Fault::StreamedDigest) { [digest[0]; 32] } else { digest };"#,
         ),
     },
     Hook {
