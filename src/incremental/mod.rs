@@ -3,7 +3,7 @@
 //!
 //! A JIT compiles functions as they arrive. A function that equals one that was compiled long ago should not be
 //! compiled a second time, but neither the IR nor the encoding of everything that was ever emitted can be kept.
-//! [`MergeCache`] has a [corpus](crate::corpus) of the classes that earlier units emitted or eliminated, the bodies into which
+//! [`MergeCache`] has a corpus (`corpus`) of the classes that earlier units emitted or eliminated, the bodies into which
 //! functions of each can be merged, and where what was eliminated went. `MergeCache::find` looks the classes of a new
 //! unit up, callees first.
 //!

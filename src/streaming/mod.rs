@@ -2,10 +2,9 @@
 //!
 //! [`StreamingMerger::add`] walks a function once and says at once what is known of it: that it equals one that was
 //! added before, so that it need not be compiled, or that it is the first of its kind. What is kept of it is in a
-//! [corpus](crate::corpus): its symbol, a number for the BLAKE3 digest of its encoding, and its references.
-//! [`StreamingMerger::plan`] refines what was found
-//! to the coarsest congruence and decides as [`Merger`](crate::Merger) does, without IR: references are redirected
-//! where code is linked, by [`Plan::call_symbol`] and [`Plan::address_symbol`] on its relocations.
+//! corpus (`corpus`): its symbol, a number for the BLAKE3 digest of its encoding, and its references.
+//! [`StreamingMerger::plan`] refines what was found to the coarsest congruence and decides as
+//! [`Merger`](crate::Merger) does, without IR: references are redirected where code is linked, by [`Plan::call_symbol`] and [`Plan::address_symbol`] on its relocations.
 //!
 //! Similar functions are merged if their IR is held until the plan, as far as a bound allows (`held`).
 //!

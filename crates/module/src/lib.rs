@@ -384,7 +384,7 @@ impl<M: Module> MergingModule<M> {
         self.failed
     }
 
-    /// Says which functions share bodies with functions of other objects ([`ContentAddressing::sharing_map`](cranelift_mergefunc::ContentAddressing::sharing_map)),
+    /// Says which functions share bodies with functions of other objects ([`ContentAddressing::sharing_map`](cranelift_mergefunc::across::ContentAddressing::sharing_map)),
     /// with [`ModuleOptions::content_addressed`]. To be called before the flush.
     pub fn set_sharing_map(&mut self, map: Arc<SharingMap<'static>>) {
         self.sharing_map = Some(map);
