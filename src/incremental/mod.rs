@@ -211,7 +211,7 @@ impl MergeCache {
 
     /// The memory that is held, in bytes, as far as it grows with what was emitted.
     ///
-    /// About 25 bytes for each function, and 120 for each class; about twice as much where plans are proved
+    /// About 25 bytes for each function, and 100 more for each class; about twice as much where plans are proved
     /// ([`Options::prove`](crate::Options::prove)), which grows with the references of a function as well.
     pub fn size(&self) -> usize {
         let MergeCache { corpus, classes, eliminated, memory } = self;

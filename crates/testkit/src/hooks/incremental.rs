@@ -77,6 +77,15 @@ let alignment = if overlooked { 1 } else { alignment };"#,
     },
     Hook {
         file: "src/corpus/mod.rs",
+        at: &["Some(Sought { encoding: self.digests.get(digest)?, targets })"],
+        put: Put::Instead(
+            r#"let overlooked = crate::fault_injection::is(crate::fault_injection::Fault::CycleDigest);
+let encoding = self.digests.get(digest).or(overlooked.then_some(u32::MAX))?;
+Some(Sought { encoding, targets })"#,
+        ),
+    },
+    Hook {
+        file: "src/corpus/mod.rs",
         at: &["let Sought { encoding, targets } = &members[member as usize];"],
         put: Put::After(
             r#"let overlooked = member != 0 && crate::fault_injection::is(crate::fault_injection::Fault::CycleDigest);
