@@ -139,7 +139,7 @@ const BUDGETS: [(&str, usize); 28] = [
     ("layout", 570),
     ("lib", 150),
     ("lists", 110),
-    ("options", 360),
+    ("options", 310),
     ("parameterise", 7250),
     ("pass", 340),
     ("plan", 1820),
@@ -147,7 +147,7 @@ const BUDGETS: [(&str, usize); 28] = [
     ("signatures", 60),
     ("stats", 70),
     ("streaming", 520),
-    ("target", 1040),
+    ("target", 1050),
     ("threads", 120),
     ("unit", 820),
 ];
