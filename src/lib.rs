@@ -37,8 +37,9 @@
 //!
 //! # Guarantees
 //!
-//! * Within a unit, a hash decides nothing: functions merge only if their encodings are equal byte by
-//!   byte. Against what earlier units emitted ([`incremental::MergeCache`]), BLAKE3 digests of 256 bits decide.
+//! * In a plan of [`Merger`], a hash decides nothing: functions merge only if their encodings are equal byte by byte.
+//!   Where encodings are not kept ([`incremental::MergeCache`], [`streaming::StreamingMerger`]), and under the digests of
+//!   [`across`], BLAKE3 digests of 256 bits decide.
 //! * No observable name or address is lost; see [`Attributes`] and [`Disposition`].
 //! * The result depends neither on the order of the functions nor on the platform.
 //! * No recursion over input, no `unsafe`, no panic on IR that the verifier accepts.

@@ -1,7 +1,7 @@
 //! The decisions of the caller: options of a run and attributes of a function.
 //!
 //! This module holds plain data and its defaults. It decides nothing itself: `plan` reads the
-//! attributes, `canon` reads the comparison policy.
+//! attributes, `canon` and `checker` read whether debug information is compared.
 
 use crate::target::{OptimizeFor, Target};
 use alloc::string::ToString;

@@ -104,7 +104,8 @@ impl<'a> Context<'a> {
 /// A part of a function that the walk wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    Policy,
+    /// The function key, and how it is encoded.
+    Key,
     Signature,
     StackSlots,
     DynamicTypes,
@@ -368,7 +369,7 @@ impl Walk<'_> {
             stack_limit,
         } = &self.func.stencil;
 
-        self.mark(Place::Policy);
+        self.mark(Place::Key);
         let debug_info = self.context.debug_info;
         self.word(ENCODING_VERSION | u32::from(debug_info) << 16);
         self.long(self.context.key);

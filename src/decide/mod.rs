@@ -22,7 +22,6 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
-use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::packed_option::ReservedValue;
 use cranelift_entity::EntityRef;
 use cranelift_size_model as size;
@@ -471,15 +470,11 @@ impl Decision<'_> {
     fn call_thunk(&mut self, function: FunctionIndex, to: FunctionIndex) -> Option<Function> {
         let call_thunks = self.options.target.call_thunks?;
         let body = self.bodies.body(function);
-        if observes_its_frame(body) {
-            // The function would observe the frame of the thunk.
+        // The function would observe the frame of the thunk.
+        if observes_its_frame(body) || !self.options.target.has_call_thunk(&body.signature) {
             return None;
         }
         let signature = body.signature.clone();
-        if signature.call_conv == CallConv::Tail && !call_thunks.tail_calls {
-            // Tail calls guarantee that the stack does not grow.
-            return None;
-        }
         let [symbol, to] = [function, to].map(|function| self.plan.entry(function).symbol());
         let name = UserFuncName::User(symbol.clone());
         Some(call_thunk(name, &signature, &[], to, &call_thunks))

@@ -46,7 +46,7 @@ pub enum Site {
 /// Why a difference matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// The functions have different keys, or were compared under different policies.
+    /// The functions have different keys.
     Key,
     /// Parameters, results or calling conventions differ.
     Signature,
@@ -309,7 +309,7 @@ fn at_byte(walked: &Walked, at: usize, position: impl Fn(&Mark) -> usize) -> usi
 
 fn site(place: Place) -> Site {
     match place {
-        Place::Policy => Site::Function,
+        Place::Key => Site::Function,
         Place::Signature => Site::Signature,
         Place::StackSlots => Site::StackSlots,
         Place::DynamicTypes => Site::DynamicTypes,

@@ -42,7 +42,8 @@ use tables::Tables;
 /// cannot compile that address, and here a branch to the block may have become a jump elsewhere. Also if debug information is
 /// compared and a value has those of one that is not computed, which the canonical form does not have.
 ///
-/// The function was just walked, with debug information or without as here, by a walk that [records](Scratch::recording) and redirects nothing.
+/// The function was just walked, with debug information or without as here, by a walk that [records](Scratch::recording)
+/// and redirects nothing.
 pub(crate) fn laid_out(
     func: &Function,
     scratch: &Scratch,
@@ -125,7 +126,7 @@ impl Layout<'_> {
                     self.tables.into.layout.append_inst(copy, block);
                     self.decorate(inst, copy);
                 }
-                Place::Policy
+                Place::Key
                 | Place::Signature
                 | Place::StackSlots
                 | Place::DynamicTypes

@@ -8,7 +8,6 @@ use super::cost;
 use crate::apply::call_thunk;
 use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
-use crate::target::CallThunks;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Signature, Type, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::CallConv;
@@ -154,12 +153,6 @@ impl Sizes<'_> {
         Some(code.size())
     }
 
-    /// Whether a function of this signature can be a call thunk, if it does not observe its frame.
-    fn has_call_thunk(&self, signature: &Signature) -> bool {
-        let grows = |how: CallThunks| signature.call_conv == CallConv::Tail && !how.tail_calls;
-        self.options.target.call_thunks.is_some_and(|how| !grows(how))
-    }
-
     /// Whether a function of this signature can be a thunk that passes these arguments.
     pub fn has_thunk(
         &self,
@@ -168,7 +161,7 @@ impl Sizes<'_> {
         observes_its_frame: bool,
     ) -> bool {
         self.raw_thunk(signature, arguments).is_some()
-            || !observes_its_frame && self.has_call_thunk(signature)
+            || !observes_its_frame && self.options.target.has_call_thunk(signature)
     }
 
     /// Bytes of a function that passes one argument, which costs as much to compute as this one.
@@ -238,7 +231,7 @@ impl Sizes<'_> {
         if let Some(size) = self.raw_thunk(signature, arguments) {
             return Some(size);
         }
-        if observes_its_frame || !self.has_call_thunk(signature) {
+        if observes_its_frame || !self.options.target.has_call_thunk(signature) {
             return None;
         }
         // As it is emitted: whether it needs a frame, which arguments go on the stack and which are equal depends on all

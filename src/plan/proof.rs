@@ -92,7 +92,7 @@ pub enum Mismatch {
     GlobalValue,
     /// Another user stack map.
     StackMap,
-    /// Source locations, debug tags or value labels differ, and the policy compares them.
+    /// Debug information differs, and is compared ([`Compare::debug_info`](crate::Compare::debug_info)).
     Metadata,
     /// A value is used that is not defined.
     Undefined,
@@ -200,7 +200,7 @@ impl Mismatch {
             Mismatch::Reference => "a reference may not replace the one of the original",
             Mismatch::GlobalValue => "the global values differ",
             Mismatch::StackMap => "the user stack maps differ",
-            Mismatch::Metadata => "metadata that the policy compares differs",
+            Mismatch::Metadata => "debug information differs, which is compared",
             Mismatch::Undefined => "a value is used that is not defined",
             Mismatch::Colocated => "a callee became colocated",
             Mismatch::Movable => {

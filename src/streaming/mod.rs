@@ -4,7 +4,8 @@
 //! added before, so that it need not be compiled, or that it is the first of its kind. What is kept of it is in a
 //! corpus (`corpus`): its symbol, a number for the BLAKE3 digest of its encoding, and its references.
 //! [`StreamingMerger::plan`] refines what was found to the coarsest congruence and decides as
-//! [`Merger`](crate::Merger) does, without IR: references are redirected where code is linked, by [`Plan::call_symbol`] and [`Plan::address_symbol`] on its relocations.
+//! [`Merger`](crate::Merger) does, without IR: references are redirected where code is linked, by [`Plan::call_symbol`]
+//! and [`Plan::address_symbol`] on its relocations.
 //!
 //! Similar functions are merged if their IR is held until the plan, as far as a bound allows (`held`).
 //!
@@ -124,8 +125,8 @@ fn function(known: KnownIndex) -> FunctionIndex {
 
 impl<'a> StreamingMerger<'a> {
     /// No functions, and none is held: similar ones are not merged. Of the options,
-    /// [`Compare::every_function`] and [`Options::prove`] have no effect, and [`Target::call_thunks`](crate::Target::call_thunks) has one only for
-    /// similar functions.
+    /// [`Compare::every_function`] and [`Options::prove`] have no effect, and
+    /// [`Target::call_thunks`](crate::Target::call_thunks) has one only for similar functions.
     pub fn new(options: Options<'a>) -> Self {
         let compare = Compare { every_function: false, ..options.compare };
         let options = Options { compare, ..options };

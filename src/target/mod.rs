@@ -13,8 +13,8 @@ mod x86_64;
 pub use thunk::{ThunkCode, ThunkReloc};
 
 use cranelift_codegen::binemit::Reloc;
-use cranelift_codegen::ir::{Endianness, Type, types};
-use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::ir::{Endianness, Signature, Type, types};
+use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_size_model::SizeModel;
 
 /// The properties of a target that function merging depends on.
@@ -111,6 +111,12 @@ impl CallThunks {
 }
 
 impl Target {
+    /// Whether a function of this signature can be a call thunk, if it does not observe its frame. Tail calls guarantee that
+    /// the stack does not grow, so only another tail call keeps that.
+    pub(crate) fn has_call_thunk(&self, signature: &Signature) -> bool {
+        self.call_thunks.is_some_and(|how| how.tail_calls || signature.call_conv != CallConv::Tail)
+    }
+
     /// A target of which nothing is known. It has no jump thunks, so a function that would need one is not merged.
     pub const fn generic() -> Target {
         Target {
@@ -188,7 +194,6 @@ impl Target {
                 Target { far, ..Target::aarch64(use_bti) }
             }
             _ => Target {
-                call_thunks: None,
                 endianness: Some(isa.endianness()),
                 slot_alignment: u32::from(isa.pointer_bytes()),
                 pointer_type: Some(isa.pointer_type()),
@@ -235,8 +240,6 @@ pub struct CallThunks {
     /// Whether the back end can make tail calls. Without, functions of [`CallConv::Tail`] get no thunk: a call
     /// would let the stack grow where the convention guarantees that it does not. x86-64 can with
     /// `preserve_frame_pointers` only.
-    ///
-    /// [`CallConv::Tail`]: cranelift_codegen::isa::CallConv::Tail
     pub tail_calls: bool,
     /// Whether all functions of the unit are near enough to each other for a call to reach them without going
     /// through a table.

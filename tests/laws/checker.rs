@@ -32,7 +32,7 @@ fn the_checker_refuses_every_mutant() {
         }
     }
     println!("{refused:#?}");
-    // Mismatches that concern a whole unit, or that only a policy compares, have no mutant here.
+    // Mismatches that concern a whole unit, or debug information, have no mutant here.
     let everywhere = Mismatch::ALL.iter().filter(|mismatch| mismatch.is_of_bodies());
     let missing: Vec<_> = everywhere.filter(|mismatch| !refused.contains_key(mismatch)).collect();
     let elsewhere = [

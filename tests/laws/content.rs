@@ -158,8 +158,8 @@ fn with_changes(mut unit: Unit, rng: &mut Rng) -> Unit {
     unit
 }
 
-/// What a policy compares is compared by every phase, and by the checker: a phase that made what it emits canonical under another
-/// policy had right plans refused.
+/// Debug information that is compared is compared by every phase, and by the checker: a phase that made what it emits canonical
+/// without it had right plans refused.
 #[test]
 fn plans_hold_whatever_is_compared() {
     let isas = ["none", "speed"].map(|level| Machine::X86_64.isa(level));

@@ -1,7 +1,7 @@
 //! Laws of incremental merging: a function that is merged into an emitted body equals it, and a function that was
 //! emitted once is not emitted a second time.
 
-use crate::support::{free, parse_one, random};
+use crate::support::{calls, free, parse_one, random};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_mergefunc::incremental::{Increment, MergeCache};
 use cranelift_mergefunc::{Attributes, Disposition, Merger, Options, Plan, Reason};
@@ -176,16 +176,6 @@ fn an_emitted_body_replaces_only_functions_with_the_same_facts() {
 /// not be merged into the emitted caller.
 #[test]
 fn callers_of_functions_with_fewer_facts_are_not_merged_into_emitted_callers() {
-    let calls = |own: u32, callee: u32| {
-        format!(
-            "function u0:{own}(i64) -> i64 tail {{
-    fn0 = colocated u0:{callee}(i64) -> i64 tail
-block0(v0: i64):
-    v1 = call fn0(v0)
-    return v1
-}}"
-        )
-    };
     let (strong, weak) = ("aligned readonly", "aligned");
     let redirected = ("redirect", Reason::AddressInsignificant);
     let cache = [loads(1, strong), calls(2, 1)];

@@ -1,6 +1,6 @@
 //! Laws of functions that arrive one at a time: what is said of them at once, and what is planned without IR.
 
-use crate::support::{Rng, free, parse, parse_one, random};
+use crate::support::{Rng, calls, free, parse, parse_one, random};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserFuncName};
 use cranelift_mergefunc::streaming::{Known, StreamingMerger};
@@ -108,19 +108,9 @@ fn equal_functions_are_known_at_once_if_callees_come_first() {
 /// A function that calls itself, one that calls it, and one that calls that one do the same.
 #[test]
 fn a_caller_of_a_recursive_function_is_known_to_equal_it() {
-    let text = |own: u32, callee: u32| {
-        format!(
-            "function u0:{own}(i64) -> i64 tail {{
-    fn0 = colocated u0:{callee}(i64) -> i64 tail
-block0(v0: i64):
-    v1 = call fn0(v0)
-    return v1
-}}"
-        )
-    };
     let mut streaming = StreamingMerger::new(Options::default());
     let known = [(0, 0), (1, 0), (2, 1)].map(|(own, callee)| {
-        let func = parse_one(&text(own, callee));
+        let func = parse_one(&calls(own, callee));
         let symbol = func.name.get_user().expect("has a symbol").clone();
         streaming.add(symbol, &func, free()).expect("is added").known
     });

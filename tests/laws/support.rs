@@ -48,3 +48,15 @@ pub fn functions_below(folder: &Path) -> Vec<(PathBuf, Function)> {
     }
     functions
 }
+
+/// The text of a function that calls another one.
+pub fn calls(own: u32, callee: u32) -> String {
+    format!(
+        "function u0:{own}(i64) -> i64 tail {{
+    fn0 = colocated u0:{callee}(i64) -> i64 tail
+block0(v0: i64):
+    v1 = call fn0(v0)
+    return v1
+}}"
+    )
+}

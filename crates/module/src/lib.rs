@@ -384,8 +384,10 @@ impl<M: Module> MergingModule<M> {
         self.failed
     }
 
-    /// Says which functions share bodies with functions of other objects ([`ContentAddressing::sharing_map`](cranelift_mergefunc::across::ContentAddressing::sharing_map)),
-    /// with [`ModuleOptions::content_addressed`]. To be called before the flush.
+    /// Says which functions share bodies with functions of other objects ([`ContentAddressing::sharing_map`]), with
+    /// [`ModuleOptions::content_addressed`]. To be called before the flush.
+    ///
+    /// [`ContentAddressing::sharing_map`]: cranelift_mergefunc::across::ContentAddressing::sharing_map
     pub fn set_sharing_map(&mut self, map: Arc<SharingMap<'static>>) {
         self.sharing_map = Some(map);
     }

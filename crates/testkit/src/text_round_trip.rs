@@ -9,11 +9,12 @@ use clif_unit::text;
 use clif_unit::unit::{Reading, Source, parse_unit};
 use clif_unit::verify::Verifier;
 use cranelift_codegen::ir::{
-    ExternalName, Function, GlobalValueData, Inst, InstructionData, MemFlagsData, StackSlotKind,
-    Value,
+    Block, ExternalName, Function, GlobalValueData, Inst, InstructionData, MemFlagsData,
+    StackSlotKind, Value,
 };
 use cranelift_mergefunc::explain::Encoding;
 use cranelift_mergefunc::{Compare, Options, cranelift_codegen};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
@@ -127,9 +128,15 @@ fn is_atomic(func: &Function, inst: Inst) -> bool {
     matches!(data, InstructionData::AtomicRmw { .. } | InstructionData::AtomicCas { .. })
 }
 
-/// What stands at each instruction besides its operands, and which blocks are cold.
+/// What stands at each instruction, operands and destinations as they are written, and which blocks are cold.
 fn code(func: &Function, atomics: Atomics) -> String {
     let mut out = String::new();
+    let blocks: Vec<Block> = func.layout.blocks().collect();
+    let place = |block: Block| blocks.iter().position(|&other| other == block);
+    // By the place of the definition; a text need not keep numbers.
+    let params = blocks.iter().flat_map(|&block| func.dfg.block_params(block));
+    let results = insts(func).flat_map(|inst| func.dfg.inst_results(inst));
+    let numbers: HashMap<Value, usize> = params.chain(results).copied().zip(0..).collect();
     for block in func.layout.blocks() {
         let params = func.dfg.block_params(block);
         let types: Vec<_> = params.iter().map(|&param| func.dfg.value_type(param)).collect();
@@ -142,9 +149,15 @@ fn code(func: &Function, atomics: Atomics) -> String {
             let results = func.dfg.inst_results(inst);
             let types: Vec<_> = results.iter().map(|&value| func.dfg.value_type(value)).collect();
             let map = func.dfg.user_stack_map_entries(inst).unwrap_or(&[]);
+            let operands = func.dfg.inst_values(inst);
+            let operands: Vec<_> =
+                operands.map(|value| numbers.get(&func.dfg.resolve_aliases(value))).collect();
+            let (tables, exceptions) = (&func.dfg.jump_tables, &func.dfg.exception_tables);
+            let to = data.branch_destination(tables, exceptions).iter();
+            let to: Vec<_> = to.map(|call| place(call.block(&func.dfg.value_lists))).collect();
             writeln!(
                 out,
-                "{} {flags:?} {types:?} {map:?} {:?} {}",
+                "{} {operands:?} {to:?} {flags:?} {types:?} {map:?} {:?} {}",
                 data.opcode(),
                 func.debug_tags.get(inst),
                 func.srcloc(inst),

@@ -201,8 +201,8 @@ impl Aligning<'_, '_> {
             aligned.retain(|pair| self.may_be_worth_it(pair));
             let plan = &*self.workbench.plan;
             for pair in aligned {
-                let place = place(plan, &pair);
-                pairs.insert(pairs.partition_point(|other| self::place(plan, other) < place), pair);
+                let own = place(plan, &pair);
+                pairs.insert(pairs.partition_point(|other| place(plan, other) < own), pair);
             }
         }
     }

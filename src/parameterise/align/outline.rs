@@ -112,7 +112,7 @@ impl Outline {
                 self.blocks.push(Outlined { block, end: 0, head });
             }
             Place::ExtraArgument(_) => return None,
-            Place::Policy
+            Place::Key
             | Place::Signature
             | Place::StackSlots
             | Place::DynamicTypes

@@ -2,10 +2,10 @@
 //!
 //! Functions are compared in four steps, each of which looks at fewer of them, and longer: counts that are known without
 //! reading a function; sketches ([`sketch`](super::sketch)), which take a scan; what their outlines have in common, which take a
-//! canonical walk; and alignments of those pairs that would be tried. A function that has the counts of no other one is not read, and one that resembles no
-//! other one is not walked. Nothing is copied. What was found out about a
-//! function is kept from round to round, also where its calls go to other functions by now: an estimate costs bytes if it
-//! is wrong, never correctness.
+//! canonical walk; and alignments of those pairs that would be tried. A function that has the counts of no other one is
+//! not read, and one that resembles no other one is not walked. Nothing is copied. What was found out about a function is
+//! kept from round to round, also where its calls go to other functions by now: an estimate costs bytes if it is wrong,
+//! never correctness.
 
 use super::blocks::{self, Alignment};
 use super::outline::{Outline, in_common};
@@ -63,8 +63,8 @@ impl Pair {
 const COMPARED: usize = 1024;
 
 impl Pairing {
-    /// Pairs of these functions that were not found before and may save `share`. Reads each new
-    /// function up to three times; linear in their sizes, and in the number of pairs. `sizes` are predicted bytes.
+    /// Pairs of these functions that were not found before and may save `share`. Reads each new function up to three times;
+    /// linear in their sizes, and in the number of pairs. `sizes` are predicted bytes.
     pub fn pairs(
         &mut self,
         functions: &[FunctionIndex],
@@ -130,7 +130,7 @@ impl Pairing {
         promising
     }
 
-    /// Aligns those of the pairs that are not aligned yet, and finds what they save. Leaves out those that save too little.
+    /// Aligns pairs that are not aligned yet, and finds what they save. Leaves out those that save too little.
     pub fn align(
         &self,
         pairs: Vec<Pair>,
@@ -138,13 +138,11 @@ impl Pairing {
         bodies: &mut dyn Bodies,
     ) -> Vec<Pair> {
         let aligned = chunked(bodies, pairs, |_, (): &mut (), pair| {
-            let Pair { functions, most: Some(most), .. } = pair else {
-                return Some(pair);
-            };
+            let Pair { functions, most, .. } = pair;
             let [a, b] = functions.map(|function| self.outline(function));
             let [p, q] = functions.map(|function| sizes[&function]);
             let outlines = [a?, b?];
-            let Alignment { common, gaps, .. } = blocks::align(outlines, most)?;
+            let Alignment { common, gaps, .. } = blocks::align(outlines, most?)?;
             let instructions = outlines.map(|outline| outline.insts.len());
             Some(Resemblance { instructions, common, gaps }.saves(functions, [p?, q?]))
         });

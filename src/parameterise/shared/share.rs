@@ -23,7 +23,6 @@ use crate::unit::{Bodies, FunctionIndex};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntitySet;
 use cranelift_mergefunc_units::{SharedSet, SharingMap, fixed_hash};
 
@@ -241,10 +240,8 @@ impl Search<'_, '_> {
             emitted_as(self.workbench.plan, self.workbench.bodies, function, table.written());
         let signature = &original.signature;
         // A function that calls the body, where no jump can pass the extra arguments.
-        let calls = self.workbench.options.target.call_thunks.is_some_and(|thunks| {
-            let grows = signature.call_conv == CallConv::Tail && !thunks.tail_calls;
-            !grows && !observes_its_frame(&original)
-        });
+        let calls = self.workbench.options.target.has_call_thunk(signature)
+            && !observes_its_frame(&original);
         let mut members: Vec<Member> = Vec::new();
         for (at, &row) in rows.iter().enumerate() {
             let extra = argument_plan.arguments(table, row, at);
