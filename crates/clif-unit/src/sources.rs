@@ -38,12 +38,12 @@ impl Source {
             Err(error) => {
                 let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let line = 1 + good.iter().filter(|&&byte| byte == b'\n').count();
-                let text = String::from_utf8_lossy(error.as_bytes());
-                let text = text.lines().nth(line - 1).unwrap_or_default();
                 let start = good.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-                let column = String::from_utf8_lossy(&good[start..]).chars().count() + 1;
+                // What comes behind may be anything, of any length.
+                let text = String::from_utf8_lossy(&good[start..]) + "\u{fffd}";
+                let column = text.chars().count();
                 let place = Place::column(&name, line, column);
-                Err(place.error("not UTF-8 text").with_line(text).into())
+                Err(place.error("not UTF-8 text").with_line(text.into_owned()).into())
             }
         }
     }
@@ -157,4 +157,20 @@ fn name_of(kind: FileType) -> &'static str {
     }
     let _ = kind;
     "a device"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Source;
+    use crate::error::TextError;
+
+    /// A file that is no text at all can be one line of megabytes.
+    #[test]
+    fn a_line_ends_where_it_is_no_text() {
+        let bytes = [b"; a\n; b\xff".as_slice(), &[b'x'; 1000]].concat();
+        let error = Source::new("a.clif".to_owned(), bytes).unwrap_err();
+        assert_eq!(format!("{error:#}"), "a.clif:2:4: not UTF-8 text");
+        let error = error.downcast_ref::<TextError>().expect("has a place");
+        assert_eq!(error.marks[0].text.as_deref(), Some("; b\u{fffd}"));
+    }
 }

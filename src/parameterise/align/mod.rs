@@ -42,6 +42,7 @@ use crate::plan::{Disposition, Plan, SimilarSet};
 use crate::threads::{Pool, for_each};
 use crate::unit::{Bodies, FunctionIndex, NoUnit};
 use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -146,14 +147,14 @@ impl Aligning<'_, '_> {
     fn pair(&mut self, functions: &[FunctionIndex]) -> bool {
         let Workbench { plan, bodies, options, sizes, .. } = &mut *self.workbench;
         let what = (self.share, self.effort);
-        let mut left = self.pairing.pairs(functions, sizes, plan, *bodies, options, what);
-        left.sort_unstable_by_key(|pair| place(plan, pair));
+        let found = self.pairing.pairs(functions, sizes, plan, *bodies, options, what);
+        let mut left: ByPlace = found.into_iter().map(|pair| (place(plan, &pair), pair)).collect();
         let mut merged: EntitySet<FunctionIndex> = EntitySet::new();
         let mut attempts: SecondaryMap<FunctionIndex, u32> = SecondaryMap::new();
         while !left.is_empty() && !self.limited {
             let is_open =
                 |&it: &FunctionIndex| !merged.contains(it) && attempts[it] < self.effort.attempts;
-            left.retain(|pair| pair.functions.iter().all(is_open));
+            left.retain(|_, pair| pair.functions.iter().all(is_open));
             let mut now: Vec<Try> = Vec::new();
             for Pair { functions, .. } in self.choose(&mut left) {
                 functions.iter().for_each(|&function| attempts[function] += 1);
@@ -187,9 +188,9 @@ impl Aligning<'_, '_> {
         !merged.is_empty()
     }
 
-    /// The pairs that save most, each function in one of them; `pairs` are in their order. What an alignment could show at
-    /// most says which pairs need one.
-    fn choose(&mut self, pairs: &mut Vec<Pair>) -> Vec<Pair> {
+    /// The pairs that save most, each function in one of them. What an alignment could show at most says which pairs need
+    /// one.
+    fn choose(&mut self, pairs: &mut ByPlace) -> Vec<Pair> {
         loop {
             let mut open = take_first(pairs, |pair| pair.most.is_some());
             if open.is_empty() {
@@ -200,10 +201,7 @@ impl Aligning<'_, '_> {
             let mut aligned = self.pairing.align(open, sizes, *bodies);
             aligned.retain(|pair| self.may_be_worth_it(pair));
             let plan = &*self.workbench.plan;
-            for pair in aligned {
-                let own = place(plan, &pair);
-                pairs.insert(pairs.partition_point(|other| place(plan, other) < own), pair);
-            }
+            pairs.extend(aligned.into_iter().map(|pair| (place(plan, &pair), pair)));
         }
     }
 
@@ -452,23 +450,26 @@ impl<'a> Original<'a> {
 }
 
 /// The order of pairs: those that save most first.
-fn place(plan: &Plan, pair: &Pair) -> (Reverse<i64>, [(u32, u32); 2]) {
+type Place = (Reverse<i64>, [(u32, u32); 2]);
+type ByPlace = BTreeMap<Place, Pair>;
+
+fn place(plan: &Plan, pair: &Pair) -> Place {
     (Reverse(pair.saved), pair.functions.map(|function| order(plan, function)))
 }
 
-/// Of the first pairs that have no function in common, takes out some.
-fn take_first(pairs: &mut Vec<Pair>, which: impl Fn(&Pair) -> bool) -> Vec<Pair> {
+/// Of the first pairs that have no function in common, takes out some. Looks at no later ones: there can be many.
+fn take_first(pairs: &mut ByPlace, which: impl Fn(&Pair) -> bool) -> Vec<Pair> {
     let mut taken: EntitySet<FunctionIndex> = EntitySet::new();
-    let mut left = IN_HAND;
-    let is_taken_out = |pair: &mut Pair| {
-        let is_first = left > 0 && !pair.functions.iter().any(|&it| taken.contains(it));
-        if is_first {
+    let apart = pairs.iter().filter(|(_, pair)| {
+        let is_apart = !pair.functions.iter().any(|&it| taken.contains(it));
+        if is_apart {
             taken.extend(pair.functions);
-            left -= 1;
         }
-        is_first && which(pair)
-    };
-    pairs.extract_if(.., is_taken_out).collect()
+        is_apart
+    });
+    let first = apart.take(IN_HAND).filter(|(_, pair)| which(pair));
+    let places: Vec<Place> = first.map(|(place, _)| *place).collect();
+    places.iter().filter_map(|place| pairs.remove(place)).collect()
 }
 
 /// How many of the parameters of a function are extra arguments for what was merged into it.
