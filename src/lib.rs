@@ -133,8 +133,8 @@ pub mod data {
 /// The independent checker: proofs of plans, and of single replacements.
 pub mod check {
     pub use crate::checker::may_replace;
-    pub use crate::plan::{Mismatch, Place, Proof, Refutation};
     pub use crate::prove::{prove, prove_after};
+    pub use cranelift_mergefunc_checker::{Mismatch, Place, Proof, Refutation};
 }
 
 /// Functions that share bodies with functions of other units.

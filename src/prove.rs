@@ -4,8 +4,9 @@ use crate::apply::Applied;
 use crate::checker::{self, Learned, Memory, Remember};
 use crate::incremental::MergeCache;
 use crate::options::{Options, Prove};
-use crate::plan::{Plan, Proof, Refutation};
+use crate::plan::Plan;
 use crate::unit::Bodies;
+use cranelift_mergefunc_checker::{Proof, Refutation};
 
 /// The plan, if the checker can prove it, and what later units may need to know of the unit for their proofs.
 pub(crate) fn proved(

@@ -9,20 +9,19 @@
 //! That the emitted code is equivalent to the function was proved when the code was emitted, and holds as long as
 //! the code exists: claims on the code are claims on the function.
 
-use super::trace::{Feed, Trace};
+use super::comparison;
 use super::unit::{InUnit, Prover, is_eliminated, refuted, sorted};
-use super::{Symbols, Use};
 use crate::extra_argument::Substitute;
-use crate::plan::{Mismatch, Plan, Refutation};
+use crate::plan::Plan;
 use crate::unit::{
     Addresses, Attributes, DataAttributes, DataIndex, DataObject, DataReloc, FunctionIndex, Linkage,
 };
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::hash::Hash;
 use cranelift_codegen::ir::{Signature, UserExternalName};
 use cranelift_entity::EntityRef;
+use cranelift_mergefunc_checker::{Mismatch, Refutation, Symbols, Trace, Use, digest};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -273,7 +272,7 @@ impl Prover<'_> {
         }
         let key = self.plan.entry(function).attributes().key;
         let body = self.code.original(function);
-        let known = Trace::of(body, key, self.options).map(|trace| {
+        let known = Trace::of(body, key, comparison(self.options)).map(|trace| {
             let Trace { digest, references } = trace;
             let face = Face::of_function(self.plan, function);
             Arc::new(Known { digest, references: references.into(), face })
@@ -285,18 +284,15 @@ impl Prover<'_> {
     fn known_data(&mut self, data: DataIndex) -> Option<Known> {
         let DataAttributes { key, writable, tls, .. } = *self.plan.data_entry(data).attributes();
         let DataObject { contents, relocations, section } = self.code.data(data)?;
-        let mut hasher = blake3::Hasher::new();
-        let mut feed = Feed(&mut hasher);
-        (key, writable, tls, contents, section, relocations.len()).hash(&mut feed);
-        let mut references = Vec::new();
+        let (mut places, mut references) = (Vec::new(), Vec::new());
         for pointer in sorted(relocations) {
             let DataReloc { offset, target, addend } = pointer;
-            (offset, addend).hash(&mut feed);
+            places.push((offset, addend));
             let usage = if *addend == 0 { Use::Address } else { Use::Inside };
             references.push((usage, target.clone()));
         }
         Some(Known {
-            digest: *hasher.finalize().as_bytes(),
+            digest: digest(&(key, writable, tls, contents, section, places)),
             references: references.into(),
             face: Face::of_data(self.plan, data),
         })

@@ -1,12 +1,10 @@
 //! Which claims a plan makes, and which symbols and addresses must still be there afterwards.
 
 use super::incremental::{Face, Known, Learned, Memory, Remember};
-use super::simulation::{Failure, Simulation};
-use super::terms::ExtraTerm;
-use super::{Claim, Code, Symbols, Use, may_replace};
+use super::{Code, comparison, may_replace};
 use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
-use crate::plan::{Disposition, Entry, Mismatch, Plan, Proof, Refutation};
+use crate::plan::{Disposition, Entry, Plan};
 use crate::unit::{
     Addresses, Attributes, DataAttributes, DataIndex, DataObject, DataReloc, FunctionIndex, Linkage,
 };
@@ -18,6 +16,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
+use cranelift_mergefunc_checker::{Claim, ExtraTerm, Mismatch, Proof, Refutation, Symbols, Use};
 
 /// Proves that the unit is equivalent before and after `plan`, with what is known of earlier units; returns what later
 /// units may need to know of this one. See [`prove`](crate::check::prove).
@@ -255,11 +254,10 @@ impl Prover<'_> {
         let original = plan.body_of(original).unwrap_or(original);
         let original_body = code.original(original);
         let extra = signatures.is_some().then_some(extra);
-        let claim = Claim { own, extra, ..Claim::new(body, original_body, options) };
+        let claim = Claim { own, extra, ..Claim::new(body, original_body, comparison(options)) };
         let mut symbols =
             InUnit { plan, signatures: signatures.as_deref(), emitted, memory, pending };
-        Simulation::new(&claim, &mut symbols).run().map_err(|failure| {
-            let Failure { mismatch, at } = failure;
+        claim.prove(&mut symbols).map_err(|(mismatch, at)| {
             let symbol = |function| plan.entry(function).symbol().clone();
             Refutation { kept: symbol(kept), original: symbol(original), mismatch, at: Some(at) }
         })
@@ -496,9 +494,21 @@ pub(super) fn code(plan: &Plan, function: FunctionIndex) -> (FunctionIndex, Vec<
     let reached = plan.reached(function);
     let extra = |argument: &ExtraArgument| {
         let redirected = argument.redirected(&|symbol| Some(plan.address_symbol(symbol).clone()));
-        ExtraTerm::from(&redirected)
+        extra_term(&redirected)
     };
     (reached.body, reached.extra.iter().map(extra).collect())
+}
+
+fn extra_term(argument: &ExtraArgument) -> ExtraTerm {
+    match argument {
+        ExtraArgument::Constant { ty, bits } => ExtraTerm::bits(*ty, *bits),
+        ExtraArgument::Function { ty, symbol, signature: _, colocated: _ } => {
+            ExtraTerm::address(*ty, symbol, 0)
+        }
+        ExtraArgument::Address { ty, symbol, offset, colocated: _ } => {
+            ExtraTerm::address(*ty, symbol, *offset)
+        }
+    }
 }
 
 /// Whether a symbol is eliminated: nothing is emitted under it any more.

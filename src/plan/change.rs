@@ -4,8 +4,8 @@
 //! `incremental` do.
 
 use super::{
-    DataEntry, Disposition, EliminatedEntries, LateThunk, NewBody, Outcome, Plan, Proof, Reason,
-    Refutation, SimilarSet, symbol_of,
+    DataEntry, Disposition, EliminatedEntries, LateThunk, NewBody, Outcome, Plan, Reason,
+    SimilarSet, symbol_of,
 };
 use crate::canon::ContentDigest;
 use crate::extra_argument::ExtraArgument;
@@ -19,6 +19,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
+use cranelift_mergefunc_checker::{Proof, Refutation};
 use hashbrown::HashMap;
 
 /// An entry that is added for a function that is not of the unit, or that the plan makes. It is kept.

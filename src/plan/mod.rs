@@ -19,13 +19,11 @@
 
 mod change;
 mod outputs;
-mod proof;
 mod reason;
 mod symbols;
 
 pub(crate) use change::{Added, AddedData};
 pub use outputs::{DataEmit, DataOutput, Emit, NoCode, Output, Reached, reached};
-pub use proof::{Mismatch, Place, Proof, Refutation};
 pub use reason::Reason;
 pub(crate) use symbols::{ReplacedBy, SymbolUses, must_keep_symbol};
 
@@ -41,6 +39,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use cranelift_entity::{EntityRef, PrimaryMap};
+use cranelift_mergefunc_checker::{Proof, Refutation};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 

@@ -49,6 +49,11 @@ const HOOKS: &[Hook] = &[
     },
     Hook {
         file: "Cargo.lock",
+        at: &["name = \"cranelift-mergefunc-checker\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"cranelift-mergefunc-checker\"\nversion = \"0.1.0-faults\""),
+    },
+    Hook {
+        file: "Cargo.lock",
         at: &["name = \"cranelift-mergefunc-module\"", "version = \"0.1.0\""],
         put: Put::Instead("name = \"cranelift-mergefunc-module\"\nversion = \"0.1.0-faults\""),
     },

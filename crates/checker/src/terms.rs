@@ -8,7 +8,6 @@
 
 use super::simulation::resolve;
 use super::tables::user_symbol;
-use crate::extra_argument::ExtraArgument;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     Constant, Endianness, ExternalName, Function, GlobalValueData, Inst, InstructionData, MemFlags,
@@ -18,7 +17,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// The content of a known value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Term {
+pub(crate) enum Term {
     /// This many bits; those that the type does not have are 0.
     Bits(Type, u128),
     /// This many bytes behind a base, in wrapping arithmetic of the type.
@@ -27,7 +26,7 @@ pub(super) enum Term {
 
 /// The base of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Base {
+pub(crate) enum Base {
     Value(Value),
     Slot(StackSlot),
     /// And whether the reference itself is to a place behind the symbol: with an offset that is added to an address, code
@@ -60,50 +59,48 @@ impl Term {
 
 /// An extra argument, in place of a constant or a reference: what a claim about a parameterised body depends on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ExtraTerm {
+pub struct ExtraTerm(Content);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Content {
     /// The number of the type, and the bits.
     Bits(u16, u64),
     /// The number of the type, the symbol, and the bytes behind it.
     Symbol(u16, (u32, u32), u64),
 }
 
-impl From<&ExtraArgument> for ExtraTerm {
-    fn from(argument: &ExtraArgument) -> ExtraTerm {
-        let key = |symbol: &UserExternalName| (symbol.namespace, symbol.index);
-        match argument {
-            ExtraArgument::Constant { ty, bits } => ExtraTerm::Bits(ty.index() as u16, *bits),
-            ExtraArgument::Function { ty, symbol, signature: _, colocated: _ } => {
-                ExtraTerm::Symbol(ty.index() as u16, key(symbol), 0)
-            }
-            ExtraArgument::Address { ty, symbol, offset, colocated: _ } => {
-                ExtraTerm::Symbol(ty.index() as u16, key(symbol), masked(*ty, *offset as u64))
-            }
-        }
-    }
-}
-
 impl ExtraTerm {
+    /// These bits, passed as this type. Those that the type does not have must be 0.
+    pub fn bits(ty: Type, bits: u64) -> ExtraTerm {
+        ExtraTerm(Content::Bits(ty.index() as u16, bits))
+    }
+
+    /// The address that is this many bytes behind that of a symbol, passed as this type.
+    pub fn address(ty: Type, symbol: &UserExternalName, offset: i64) -> ExtraTerm {
+        let key = (symbol.namespace, symbol.index);
+        ExtraTerm(Content::Symbol(ty.index() as u16, key, masked(ty, offset as u64)))
+    }
+
     /// The extra argument that a known operand is, if its type can be passed.
-    pub(super) fn of(term: &Term) -> Option<ExtraTerm> {
+    pub(crate) fn of(term: &Term) -> Option<ExtraTerm> {
         match term {
             Term::Bits(ty, bits) if ty.is_int() || matches!(*ty, types::F32 | types::F64) => {
-                Some(ExtraTerm::Bits(ty.index() as u16, u64::try_from(*bits).ok()?))
+                Some(ExtraTerm::bits(*ty, u64::try_from(*bits).ok()?))
             }
-            Term::Behind(ty, Base::Symbol(symbol, _), offset) => Some(ExtraTerm::Symbol(
-                ty.index() as u16,
-                (symbol.namespace, symbol.index),
-                *offset,
-            )),
+            Term::Behind(ty, Base::Symbol(symbol, _), offset) => {
+                Some(ExtraTerm::address(*ty, symbol, *offset as i64))
+            }
             Term::Bits(..) | Term::Behind(..) => None,
         }
     }
 
     /// The value of a parameter of this type; `None` if the argument has another type.
-    pub(super) fn term(&self, ty: Type) -> Option<Term> {
-        let (ExtraTerm::Bits(number, ..) | ExtraTerm::Symbol(number, ..)) = self;
-        (ty.index() as u16 == *number).then(|| match self {
-            ExtraTerm::Bits(_, bits) => Term::Bits(ty, u128::from(masked(ty, *bits))),
-            ExtraTerm::Symbol(_, (namespace, index), offset) => {
+    pub(crate) fn term(&self, ty: Type) -> Option<Term> {
+        let ExtraTerm(content) = self;
+        let (Content::Bits(number, ..) | Content::Symbol(number, ..)) = content;
+        (ty.index() as u16 == *number).then(|| match content {
+            Content::Bits(_, bits) => Term::Bits(ty, u128::from(masked(ty, *bits))),
+            Content::Symbol(_, (namespace, index), offset) => {
                 let symbol = UserExternalName::new(*namespace, *index);
                 Term::Behind(ty, Base::Symbol(symbol, *offset != 0), *offset)
             }
@@ -112,13 +109,13 @@ impl ExtraTerm {
 }
 
 /// The low bits of a number, as many as an integer type of up to 64 bits has.
-pub(super) fn masked(ty: Type, bits: u64) -> u64 {
+pub(crate) fn masked(ty: Type, bits: u64) -> u64 {
     bits & (u64::MAX >> (64 - ty.bits().clamp(1, 64)))
 }
 
 /// The known values of one function.
 #[derive(Default)]
-pub(super) struct Terms {
+pub(crate) struct Terms {
     known: SecondaryMap<Value, Option<Term>>,
     /// The extra parameters, and what is computed from them.
     extra: EntitySet<Value>,

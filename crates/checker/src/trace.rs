@@ -11,10 +11,9 @@
 //! simulation notices changes the trace. It shares nothing with the canonical walk. Two traces with the same 256
 //! bits (BLAKE3) are assumed to be equal.
 
+use super::proof::Mismatch;
 use super::simulation::{Checked, Simulation, require, resolve};
-use super::{Claim, IdentitySymbols, Use};
-use crate::options::Options;
-use crate::plan::Mismatch;
+use super::{Claim, Comparison, IdentitySymbols, Use};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -26,21 +25,22 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 
 /// What a function does, for comparing it with a function whose code is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Trace {
-    /// Covers everything but references.
+pub struct Trace {
+    /// 256 bits that cover everything but references.
     pub digest: [u8; 32],
-    /// In the order of the walk.
+    /// The references, each with its use, in the order of the walk.
     pub references: Vec<(Use, UserExternalName)>,
 }
 
 impl Trace {
-    /// The trace of a function, which the verifier must accept. Linear in its size.
+    /// The trace of a function, which the verifier must accept; functions with different keys have different traces. Linear
+    /// in its size.
     ///
     /// # Errors
     ///
     /// What is wrong with the function, if something is.
-    pub fn of(func: &Function, key: u64, options: &Options<'_>) -> Result<Trace, Mismatch> {
-        let claim = Claim::new(func, func, options);
+    pub fn of(func: &Function, key: u64, comparison: Comparison) -> Result<Trace, Mismatch> {
+        let claim = Claim::new(func, func, comparison);
         let mut recorder = Recorder::default();
         recorder.note(&key);
         let mut identity = IdentitySymbols;
@@ -53,7 +53,7 @@ impl Trace {
 
 /// Records what a simulation compares.
 #[derive(Default)]
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     hasher: blake3::Hasher,
     references: Vec<(Use, UserExternalName)>,
     values: SecondaryMap<Value, u32>,
@@ -65,7 +65,7 @@ pub(super) struct Recorder {
 
 /// Feeds a digest with any value that implements `Hash`: the same in all units of a process, which is as long as
 /// traces live.
-pub(super) struct Feed<'a>(pub &'a mut blake3::Hasher);
+struct Feed<'a>(pub &'a mut blake3::Hasher);
 
 impl Hasher for Feed<'_> {
     fn write(&mut self, bytes: &[u8]) {
@@ -75,6 +75,13 @@ impl Hasher for Feed<'_> {
     fn finish(&self) -> u64 {
         0
     }
+}
+
+/// 256 bits of any value that implements `Hash`, for comparing with values that are not kept.
+pub fn digest<T: Hash + ?Sized>(what: &T) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    what.hash(&mut Feed(&mut hasher));
+    *hasher.finalize().as_bytes()
 }
 
 impl Recorder {

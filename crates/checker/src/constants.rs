@@ -16,7 +16,7 @@ const DEPTH: u32 = 8;
 /// The known values of one function and how deep they are; bits beyond the width of a value's type
 /// are 0.
 #[derive(Default)]
-pub(super) struct Known(SecondaryMap<Value, Option<(u64, u32)>>);
+pub(crate) struct Known(SecondaryMap<Value, Option<(u64, u32)>>);
 
 impl Known {
     fn of(&self, dfg: &DataFlowGraph, value: Value) -> Option<u64> {

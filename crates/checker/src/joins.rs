@@ -10,7 +10,7 @@ use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 
 /// The immediate post-dominator of each block.
 #[derive(Debug, Default)]
-pub(super) struct Joins(SecondaryMap<Block, Option<Block>>);
+pub(crate) struct Joins(SecondaryMap<Block, Option<Block>>);
 
 impl Joins {
     /// Nearly linear in the size of the control-flow graph.

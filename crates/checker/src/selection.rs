@@ -17,9 +17,9 @@
 use super::Claim;
 use super::constants::Known;
 use super::joins::Joins;
+use super::proof::{Mismatch, Place};
 use super::simulation::{Checked, Simulation, require};
 use super::terms::Term;
-use crate::plan::{Mismatch, Place};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
     Block, BlockArg, BlockCall, Function, Inst, InstructionData, Opcode, Value,
@@ -29,7 +29,7 @@ use cranelift_entity::EntitySet;
 /// Where the kept code is alone: for each branch that was followed and whose ways have not joined, the block where they
 /// do, if there is one.
 #[derive(Default)]
-pub(super) struct Selected(Vec<Option<Block>>);
+pub(crate) struct Selected(Vec<Option<Block>>);
 
 impl Selected {
     /// Whether ways have not joined.
@@ -41,7 +41,7 @@ impl Selected {
 impl Simulation<'_> {
     /// The block in which the kept code continues alone, if its next instruction has no counterpart because it branches
     /// by an extra argument or goes to where such ways join.
-    pub(super) fn continue_alone(
+    pub(crate) fn continue_alone(
         &mut self,
         kept: Inst,
         original: Inst,
@@ -113,7 +113,7 @@ impl Simulation<'_> {
 
     /// Reads what the kept code has on the ways that were not taken, after all others. Linear in the size of the kept
     /// function; with guards, times the depth of its loops.
-    pub(super) fn untaken(&mut self) -> Checked {
+    pub(crate) fn untaken(&mut self) -> Checked {
         let Claim { kept: a, extra, .. } = *self.claim;
         if extra.is_none_or(|extra| extra.is_empty()) {
             return Ok(());

@@ -19,8 +19,8 @@ pub struct Proof {
     pub incremental: usize,
 }
 
-/// A claim of a plan that does not hold: a bug in this crate, or in the caller's
-/// [`Bodies`](crate::Bodies).
+/// A claim of a plan that does not hold: a bug in what merges functions, or in the
+/// functions that it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refutation {
     /// The function or data object that is kept.
@@ -92,7 +92,7 @@ pub enum Mismatch {
     GlobalValue,
     /// Another user stack map.
     StackMap,
-    /// Debug information differs, and is compared ([`Compare::debug_info`](crate::Compare::debug_info)).
+    /// Debug information differs, and is compared ([`Comparison::debug_info`](crate::Comparison::debug_info)).
     Metadata,
     /// A value is used that is not defined.
     Undefined,
@@ -124,7 +124,7 @@ pub enum Mismatch {
     /// The emitted code of an earlier unit is not equivalent, or has different references.
     Remembered,
     /// Nothing is remembered of what an earlier unit emitted or eliminated: it was not proved, or not with this
-    /// [`MergeCache`](crate::incremental::MergeCache).
+    /// memory of earlier units.
     NotRemembered,
 }
 

@@ -1,9 +1,9 @@
 //! What instructions and headers refer to, compared by content.
 
+use super::proof::Mismatch;
 use super::simulation::{Simulation, require};
 use super::terms::{Base, ExtraTerm, Term};
 use super::{Claim, Use};
-use crate::plan::Mismatch;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::function::FunctionStencil;
 use cranelift_codegen::ir::{
@@ -16,8 +16,8 @@ use cranelift_codegen::ir::{
 type Checked = Result<(), Mismatch>;
 
 /// The parts of a function outside its blocks.
-pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
-    let Claim { kept, original, debug_info, .. } = *simulation.claim;
+pub(crate) fn headers(simulation: &mut Simulation<'_>) -> Checked {
+    let Claim { kept, original, comparison, .. } = *simulation.claim;
     let FunctionStencil {
         version_marker: _,
         signature,
@@ -45,11 +45,11 @@ pub(super) fn headers(simulation: &mut Simulation<'_>) -> Checked {
     let others = &original.sized_stack_slots;
     simulation.same(&sized_stack_slots.len(), &others.len(), Mismatch::StackSlots)?;
     for slots in sized_stack_slots.values().zip(others.values()) {
-        let least = simulation.claim.target.slot_alignment;
+        let least = comparison.slot_alignment;
         let parts = |slot: &StackSlotData| {
             let StackSlotData { kind, size, align_shift, key } = slot;
             let alignment = (1_u64 << align_shift.min(&63)).max(u64::from(least));
-            let key = key.filter(|_| debug_info);
+            let key = key.filter(|_| comparison.debug_info);
             (*kind, *size, alignment, key.map(|key| key.bits()))
         };
         simulation.same(&parts(slots.0), &parts(slots.1), Mismatch::StackSlots)?;
@@ -93,7 +93,7 @@ fn extra_parameters(
 }
 
 /// Two global values, followed to their bases.
-pub(super) fn global_value(
+pub(crate) fn global_value(
     simulation: &mut Simulation<'_>,
     mut kept: GlobalValue,
     mut original: GlobalValue,
@@ -189,13 +189,13 @@ fn behaviour(
     original: MemFlagsData,
 ) -> Checked {
     simulation.same(&kept.trap_code(), &original.trap_code(), Mismatch::TrapCode)?;
-    let native = simulation.claim.target.endianness;
+    let native = simulation.claim.comparison.endianness;
     let order = |flags: MemFlagsData| flags.explicit_endianness().or(native);
     simulation.same(&order(kept), &order(original), Mismatch::ByteOrder)
 }
 
 /// Two conversions by way of memory that no other code sees: the same byte order.
-pub(super) fn conversion(
+pub(crate) fn conversion(
     simulation: &mut Simulation<'_>,
     kept: MemFlags,
     original: MemFlags,
@@ -217,7 +217,7 @@ fn both_flags(
 }
 
 /// Two memory accesses: the same behaviour, and no fact that the original does not have.
-pub(super) fn access(
+pub(crate) fn access(
     simulation: &mut Simulation<'_>,
     kept: MemFlags,
     original: MemFlags,
@@ -234,7 +234,7 @@ pub(super) fn access(
 }
 
 /// Two functions used by name.
-pub(super) fn callee(
+pub(crate) fn callee(
     simulation: &mut Simulation<'_>,
     usage: Use,
     kept: FuncRef,
@@ -256,14 +256,14 @@ pub(super) fn callee(
 }
 
 /// How the kept code refers to a callee.
-pub(super) enum Callee {
+pub(crate) enum Callee {
     Direct(FuncRef),
     /// Through an address that is known, with this signature.
     Indirect(Value, SigRef),
 }
 
 /// A call that passes these operands behind the arguments of a direct call of `original`.
-pub(super) fn callee_with_extra(
+pub(crate) fn callee_with_extra(
     simulation: &mut Simulation<'_>,
     kept: Callee,
     extra: &[Value],
@@ -309,7 +309,7 @@ pub(super) fn callee_with_extra(
     require(may_replace, Mismatch::Reference)
 }
 
-pub(super) fn user_symbol<'a>(
+pub(crate) fn user_symbol<'a>(
     func: &'a Function,
     name: &ExternalName,
 ) -> Option<&'a UserExternalName> {
@@ -319,7 +319,7 @@ pub(super) fn user_symbol<'a>(
     }
 }
 
-pub(super) fn callee_signature(
+pub(crate) fn callee_signature(
     simulation: &mut Simulation<'_>,
     kept: SigRef,
     original: SigRef,
@@ -365,7 +365,7 @@ fn symbol(
 }
 
 /// Two jump tables, default first.
-pub(super) fn jump_table(
+pub(crate) fn jump_table(
     simulation: &mut Simulation<'_>,
     kept: JumpTable,
     original: JumpTable,
@@ -379,7 +379,7 @@ pub(super) fn jump_table(
     x.iter().zip(y).try_for_each(|(x, y)| simulation.branch(x, y))
 }
 
-pub(super) fn exception_table(
+pub(crate) fn exception_table(
     simulation: &mut Simulation<'_>,
     kept: ExceptionTable,
     original: ExceptionTable,
@@ -403,7 +403,7 @@ fn both_exception_tables<'a>(
 }
 
 /// Exception tables, except for the signatures of the callees.
-pub(super) fn handlers(
+pub(crate) fn handlers(
     simulation: &mut Simulation<'_>,
     kept: ExceptionTable,
     original: ExceptionTable,

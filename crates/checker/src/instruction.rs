@@ -1,9 +1,9 @@
 //! Two instructions: every format, field by field.
 
+use super::proof::Mismatch;
 use super::simulation::Simulation;
 use super::tables::Callee;
 use super::{Claim, Use, tables};
-use crate::plan::Mismatch;
 use cranelift_codegen::ir::{Inst, InstructionData, Opcode, UserStackMapEntry, Value};
 
 /// Operations of which the operands can change places.

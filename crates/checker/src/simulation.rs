@@ -8,12 +8,12 @@
 
 use super::constants::Known;
 use super::joins::Joins;
+use super::proof::{Mismatch, Place};
 use super::selection::Selected;
 use super::tables;
 use super::terms::{Base, Term, Terms};
 use super::trace::Recorder;
 use super::{Claim, Symbols, Use};
-use crate::plan::{Mismatch, Place};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -23,12 +23,6 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::packed_option::{PackedOption, ReservedValue};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
-
-/// Where a simulation failed, and how.
-pub(super) struct Failure {
-    pub mismatch: Mismatch,
-    pub at: Place,
-}
 
 /// Entities of the kept function and of the original, bound to each other one to one.
 struct Bijection<T: EntityRef + ReservedValue> {
@@ -61,7 +55,7 @@ impl<T: EntityRef + ReservedValue> Bijection<T> {
 }
 
 /// The state of a walk of two functions.
-pub(super) struct Simulation<'a> {
+pub(crate) struct Simulation<'a> {
     pub claim: &'a Claim<'a>,
     pub symbols: &'a mut dyn Symbols,
     values: Bijection<Value>,
@@ -92,10 +86,10 @@ pub(super) struct Simulation<'a> {
     pub recorder: Option<Box<Recorder>>,
 }
 
-pub(super) type Checked = Result<(), Mismatch>;
+pub(crate) type Checked = Result<(), Mismatch>;
 
 /// `Ok` if `holds`.
-pub(super) fn require(holds: bool, mismatch: Mismatch) -> Checked {
+pub(crate) fn require(holds: bool, mismatch: Mismatch) -> Checked {
     if holds { Ok(()) } else { Err(mismatch) }
 }
 
@@ -123,8 +117,8 @@ impl<'a> Simulation<'a> {
     }
 
     /// Walks both functions to their ends.
-    pub fn run(mut self) -> Result<(), Failure> {
-        self.walk().map_err(|mismatch| Failure { mismatch, at: self.at })
+    pub fn run(mut self) -> Result<(), (Mismatch, Place)> {
+        self.walk().map_err(|mismatch| (mismatch, self.at))
     }
 
     /// The same walk; returns what was recorded.
@@ -447,7 +441,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// The target of an instruction that always goes one way: a jump, or a branch that amounts to one.
-    pub(super) fn only_way(&self, side: usize, inst: Inst) -> Option<BlockCall> {
+    pub(crate) fn only_way(&self, side: usize, inst: Inst) -> Option<BlockCall> {
         let func = [self.claim.kept, self.claim.original][side];
         match &func.dfg.insts[inst] {
             InstructionData::Jump { opcode: _, destination } => Some(*destination),
@@ -457,14 +451,14 @@ impl<'a> Simulation<'a> {
     }
 
     /// Whether branches on known conditions count as jumps.
-    pub(super) fn folds_branches(&self) -> bool {
+    pub(crate) fn folds_branches(&self) -> bool {
         !self.dead
     }
 
     /// What debuggers see of an instruction, if it is compared.
     fn metadata(&mut self, kept: Inst, original: Inst) -> Checked {
-        let Claim { kept: a, original: b, debug_info, .. } = *self.claim;
-        if !debug_info {
+        let Claim { kept: a, original: b, comparison, .. } = *self.claim;
+        if !comparison.debug_info {
             return Ok(());
         }
         self.same(&a.srcloc(kept), &b.srcloc(original), Mismatch::Metadata)?;
@@ -489,8 +483,8 @@ impl<'a> Simulation<'a> {
 
     /// The labels of all values that are bound, if they are compared.
     fn value_labels(&mut self) -> Checked {
-        let Claim { kept: a, original: b, debug_info, .. } = *self.claim;
-        if !debug_info {
+        let Claim { kept: a, original: b, comparison, .. } = *self.claim;
+        if !comparison.debug_info {
             return Ok(());
         }
         self.note_labels()?;
@@ -564,7 +558,7 @@ fn effects(func: &Function, block: Block) -> impl Iterator<Item = Inst> + '_ {
 
 /// The value that `value` is an alias of, if it is one. A value that was deleted, or was left out of a numbering,
 /// has no type.
-pub(super) fn resolve(dfg: &DataFlowGraph, value: Value) -> Option<Value> {
+pub(crate) fn resolve(dfg: &DataFlowGraph, value: Value) -> Option<Value> {
     let is_value = dfg.value_is_valid(value) && dfg.value_type(value) != types::INVALID;
     is_value.then(|| dfg.resolve_aliases(value))
 }
