@@ -62,6 +62,9 @@ impl Pair {
 /// How many pairs are compared before it is asked whether it is worth comparing more.
 const COMPARED: usize = 1024;
 
+/// One in so many of them is aligned for that.
+const SAMPLED: usize = 4;
+
 impl Pairing {
     /// Pairs of these functions that were not found before and may save `share`. Reads each new function up to three times;
     /// linear in their sizes, and in the number of pairs. `sizes` are predicted bytes.
@@ -93,12 +96,12 @@ impl Pairing {
                 let context = context(plan, function, &symbols, options);
                 (function, memory.outline(not_redirected(plan, bodies, function), &context))
             }));
-            let outlines = |functions: [FunctionIndex; 2]| {
+            let of_pair = |functions: [FunctionIndex; 2]| {
                 let [a, b] = functions.map(|function| outlines[&function].as_ref());
                 Some([a?, b?])
             };
             let resembling = chunked(bodies, compared.to_vec(), |_, (): &mut (), functions| {
-                let alike = Resemblance::at_most(outlines(functions)?)?;
+                let alike = Resemblance::at_most(of_pair(functions)?)?;
                 // Of sizes that are too small, gaps would take too large a part.
                 let without_gaps = Resemblance { gaps: 0, ..alike };
                 is_promising(&without_gaps.saves(functions, alike.least()))
@@ -120,10 +123,22 @@ impl Pairing {
                 let most = alike.most_differing(|fewer| saves(functions, fewer).is_some())?;
                 Some(Pair { most: Some(most), ..saves(functions, &alike)? })
             });
-            let before = promising.len();
-            promising.extend(estimated.into_iter().flatten());
+            let mut found: Vec<Pair> = estimated.into_iter().flatten().collect();
+            let is_few = |found: usize| cost::is_few(found, compared.len(), effort.promising);
+            let mut few = is_few(found.len());
+            // An alignment of some shows how many are as promising as they could be.
+            if !few && effort.promising > 0 {
+                let mut number = 0..;
+                let is_sampled = |_: &mut Pair| number.next().is_some_and(|at| at % SAMPLED == 0);
+                let some = found.extract_if(.., is_sampled).collect();
+                let mut some = aligned(some, outlines, sizes, bodies);
+                some.retain(is_promising);
+                few = is_few(SAMPLED * some.len());
+                found.extend(some);
+            }
+            promising.extend(found);
             // Those that come later have less in common.
-            if cost::is_few(promising.len() - before, compared.len(), effort.promising) {
+            if few {
                 break;
             }
         }
@@ -137,16 +152,7 @@ impl Pairing {
         sizes: &ByFunction<Option<i64>>,
         bodies: &mut dyn Bodies,
     ) -> Vec<Pair> {
-        let aligned = chunked(bodies, pairs, |_, (): &mut (), pair| {
-            let Pair { functions, most, .. } = pair;
-            let [a, b] = functions.map(|function| self.outline(function));
-            let [p, q] = functions.map(|function| sizes[&function]);
-            let outlines = [a?, b?];
-            let Alignment { common, gaps, .. } = blocks::align(outlines, most?)?;
-            let instructions = outlines.map(|outline| outline.insts.len());
-            Some(Resemblance { instructions, common, gaps }.saves(functions, [p?, q?]))
-        });
-        aligned.into_iter().flatten().collect()
+        aligned(pairs, &self.outlines, sizes, bodies)
     }
 
     /// The outline of a function of a pair, as it was before its calls went to other functions.
@@ -170,6 +176,24 @@ impl Pairing {
             (function, counts[&function].map(sketch))
         }));
     }
+}
+
+fn aligned(
+    pairs: Vec<Pair>,
+    outlines: &ByFunction<Option<Outline>>,
+    sizes: &ByFunction<Option<i64>>,
+    bodies: &mut dyn Bodies,
+) -> Vec<Pair> {
+    let aligned = chunked(bodies, pairs, |_, (): &mut (), pair| {
+        let Pair { functions, most, .. } = pair;
+        let [a, b] = functions.map(|function| outlines[&function].as_ref());
+        let [p, q] = functions.map(|function| sizes[&function]);
+        let outlines = [a?, b?];
+        let Alignment { common, gaps, .. } = blocks::align(outlines, most?)?;
+        let instructions = outlines.map(|outline| outline.insts.len());
+        Some(Resemblance { instructions, common, gaps }.saves(functions, [p?, q?]))
+    });
+    aligned.into_iter().flatten().collect()
 }
 
 /// Memory of one thread that makes outlines.
