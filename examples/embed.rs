@@ -50,5 +50,5 @@ fn main() {
             }
         }
     }
-    assert_eq!(plan.stats().plan_merged, 1);
+    assert_eq!(plan.stats().merged.functions, 1);
 }

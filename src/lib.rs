@@ -97,7 +97,7 @@ mod pass;
 mod plan;
 mod prove;
 mod signatures;
-mod stats;
+pub mod stats;
 pub mod streaming;
 mod target;
 mod threads;

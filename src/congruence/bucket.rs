@@ -16,7 +16,7 @@ use crate::canon::{
 };
 use crate::lists::Lists;
 use crate::options::Options;
-use crate::stats::Stats;
+use crate::stats::{self, Stats};
 use crate::threads::{Pool, are_several, for_each};
 use crate::unit::{Bodies, FunctionIndex, Item, NoUnit, Node, Numbering, ResolveSymbol, Unit};
 use alloc::vec::Vec;
@@ -283,11 +283,11 @@ impl Walker<'_> {
                 };
                 let body = bodies.body(function);
                 let result = canon::encode(body, &context, scratch, encoding);
-                let stats = &mut walks.stats;
-                stats.walk_functions += 1;
-                stats.walk_instructions += encoding.instructions as usize;
-                stats.walk_malformed += usize::from(result.is_err());
-                stats.walk_bytes += encoding.size();
+                let counts = &mut walks.counts;
+                counts.functions += 1;
+                counts.instructions += encoding.instructions as usize;
+                counts.malformed += usize::from(result.is_err());
+                counts.bytes += encoding.size();
                 if let Err(canon::Malformed) = result {
                     walks.walked.push((node, Walked::Malformed));
                     return None;
@@ -301,8 +301,8 @@ impl Walker<'_> {
                 let attributes = &self.unit.data[data].attributes;
                 let object = bodies.data(data).filter(|_| attributes.by_class())?;
                 data::encode(object, attributes.key, self.symbols, encoding);
-                walks.stats.walk_data_objects += 1;
-                walks.stats.walk_bytes += encoding.size();
+                walks.counts.data_objects += 1;
+                walks.counts.bytes += encoding.size();
                 let (shape, hash) = canon::hashes(encoding);
                 walks.walked.push((node, Walked::Yes { instructions: 0, shape }));
                 Some(hash)
@@ -315,7 +315,7 @@ impl Walker<'_> {
 #[derive(Default)]
 struct Walks {
     walked: Vec<(Node, Walked)>,
-    stats: Stats,
+    counts: stats::Walks,
 }
 
 /// A bucket, or a piece of one, whose items were walked. Their encodings are in hand.
@@ -408,7 +408,7 @@ struct Classes {
     digests: Vec<Digest>,
     walked: Vec<Walked>,
     equal_encodings: EntitySet<Node>,
-    stats: Stats,
+    counts: stats::Walks,
 }
 
 impl Classes {
@@ -422,7 +422,7 @@ impl Classes {
             digests: Vec::new(),
             walked: alloc::vec![Walked::No; nodes],
             equal_encodings: EntitySet::new(),
-            stats: Stats::default(),
+            counts: stats::Walks::default(),
         }
     }
 
@@ -454,7 +454,7 @@ impl Classes {
                 let Grouped { walks, digests } = grouped;
                 let own = &mut part.grouped;
                 own.walks.walked.extend(walks.walked);
-                own.walks.stats.add_walks(&walks.stats);
+                own.walks.counts.add(&walks.counts);
                 if in_hand.is_empty() {
                     in_hand = further;
                     own.digests = digests;
@@ -474,11 +474,11 @@ impl Classes {
 
     fn add(&mut self, part: Part) {
         let Part { grouped, classes, references, mut digests } = part;
-        let Grouped { walks: Walks { walked, stats }, digests: _ } = grouped;
+        let Grouped { walks: Walks { walked, counts }, digests: _ } = grouped;
         for (node, walked) in walked {
             self.walked[node.index()] = walked;
         }
-        self.stats.add_walks(&stats);
+        self.counts.add(&counts);
         let mut rows = references.iter();
         for class in classes.iter() {
             for (&node, references) in class.iter().zip(&mut rows) {
@@ -496,8 +496,8 @@ impl Classes {
 
     fn finish(self, numbering: Numbering, stats: &mut Stats) -> Bucketed {
         let Classes { all: _, mut class_of, mut count, nodes, references, .. } = self;
-        let Classes { digests, walked, equal_encodings, stats: walks, .. } = self;
-        stats.add_walks(&walks);
+        let Classes { digests, walked, equal_encodings, counts, .. } = self;
+        stats.walks.add(&counts);
         for class in &mut class_of {
             if *class == u32::MAX {
                 *class = count;

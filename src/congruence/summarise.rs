@@ -51,7 +51,7 @@ impl Summaries {
         let bucket = match options.compare.every_function {
             false => counts(func, attributes.key),
             true => {
-                self.stats.walk_add_functions += 1;
+                self.stats.walks.added += 1;
                 self.bucketer.hash_alone(func, attributes.key, options)
             }
         };

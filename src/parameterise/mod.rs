@@ -260,7 +260,7 @@ fn shapes(
             // It has other counts than all other functions.
             (None, false) => continue,
             (None, true) => {
-                plan.stats_mut().similar_walks += 1;
+                plan.stats_mut().similar.walks += 1;
                 let context = context(plan, function, &NoUnit, options);
                 match canon::encode(bodies.body(function), &context, &mut scratch, &mut encoding) {
                     Ok(()) => canon::hashes(&encoding).0,

@@ -118,7 +118,7 @@ impl Search<'_, '_> {
             shape.find(&symbols, bodies, memory);
         });
         for shape in shapes {
-            self.workbench.plan.stats_mut().similar_walks += shape.walks;
+            self.workbench.plan.stats_mut().similar.walks += shape.walks;
             // Arguments may name functions of this shape whose disposition is still open, so mark their addresses
             // taken.
             for symbol in shape.addressed.drain(..) {

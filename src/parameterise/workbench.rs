@@ -147,8 +147,8 @@ impl<'a> Workbench<'a> {
             }
         }
         let stats = self.plan.stats_mut();
-        stats.similar_bodies += 1;
-        stats.similar_merged += members.len() - bodies;
+        stats.similar.bodies += 1;
+        stats.similar.merged += members.len() - bodies;
         to
     }
 

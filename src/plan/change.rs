@@ -9,7 +9,7 @@ use super::{
 };
 use crate::canon::ContentDigest;
 use crate::extra_argument::ExtraArgument;
-use crate::stats::Stats;
+use crate::stats::{Merged, SimilarCounts, Stats};
 use crate::target::OptimizeFor;
 use crate::unit::{
     Alignment, Attributes, Beyond, DataIndex, DataSummary, Defined, FunctionIndex, Item, Numbering,
@@ -289,10 +289,10 @@ impl Plan {
         let Plan { outcomes, data, numbering, stats, .. } = self;
         let functions = outcomes.values().take(numbering.functions);
         let merged = |outcome: &&Outcome| outcome.disposition() != Disposition::Keep;
-        stats.plan_merged = functions.filter(merged).count();
+        stats.merged.functions = functions.filter(merged).count();
         let objects = data.values().take(numbering.data);
         let merged = objects.filter(|entry| entry.disposition != Disposition::Keep);
-        (stats.plan_merged_data_objects, stats.plan_merged_data_bytes) =
+        (stats.merged.data_objects, stats.merged.data_bytes) =
             merged.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.size));
     }
 
@@ -337,11 +337,8 @@ impl Plan {
             proof: Some(Err(refutation)),
             stats: Stats {
                 plan_members: 0,
-                plan_merged: 0,
-                plan_merged_data_objects: 0,
-                plan_merged_data_bytes: 0,
-                similar_bodies: 0,
-                similar_merged: 0,
+                merged: Merged::default(),
+                similar: SimilarCounts { bodies: 0, merged: 0, ..stats.similar },
                 ..stats
             },
         }

@@ -248,12 +248,12 @@ impl<'a> StreamingMerger<'a> {
         let symbols = ByNode(RefCell::new(&mut self.corpus.symbols));
         let context = Context::of(&self.options, attributes.key, &symbols);
         let result = canon::encode(func, &context, &mut self.scratch, &mut self.encoding);
-        self.stats.walk_functions += 1;
-        self.stats.walk_malformed += usize::from(result.is_err());
+        self.stats.walks.functions += 1;
+        self.stats.walks.malformed += usize::from(result.is_err());
         match result {
             Ok(()) => {
-                self.stats.walk_instructions += self.encoding.instructions as usize;
-                self.stats.walk_bytes += self.encoding.size();
+                self.stats.walks.instructions += self.encoding.instructions as usize;
+                self.stats.walks.bytes += self.encoding.size();
                 code_digest(&self.encoding, attributes.alignment, &mut self.packed)
             }
             Err(canon::Malformed) => {

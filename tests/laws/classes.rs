@@ -157,9 +157,9 @@ fn a_limit_performs_the_first_merges_of_similar_functions_only() {
     random(|u| {
         let mut unit = Unit::random(u)?;
         unit.options.merge_limit = None;
-        let count = |plan: &Plan| plan.stats().plan_merged as u32;
+        let count = |plan: &Plan| plan.stats().merged.functions as u32;
         let all = unit.plan();
-        let similar = all.stats().similar_merged as u32;
+        let similar = all.stats().similar.merged as u32;
         let mut before: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for limit in count(&all) - similar..=count(&all) {
             unit.options.merge_limit = Some(limit);

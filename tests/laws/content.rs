@@ -187,7 +187,7 @@ fn plans_hold_whatever_is_compared() {
             if let Some(Err(refutation)) = plan.proof() {
                 panic!("{seed}: {refutation}");
             }
-            merged += plan.stats().plan_merged;
+            merged += plan.stats().merged.functions;
         }
         check_streamed(&Program::streamed(&Parts::from(&unit), 0).1);
     }

@@ -303,8 +303,8 @@ fn the_order_of_pointers_in_a_description_does_not_matter() {
     }
     let mut bodies = &unit;
     let plan = merger.plan(&mut bodies);
-    assert_eq!(plan.stats().plan_merged_data_objects, 1);
-    assert_eq!(plan.stats().plan_merged_data_bytes, 16);
+    assert_eq!(plan.stats().merged.data_objects, 1);
+    assert_eq!(plan.stats().merged.data_bytes, 16);
 }
 
 /// The encodings of a bucket are not all kept if that takes too much memory: then hashes are computed first, and

@@ -444,7 +444,7 @@ fn a_later_unit_refers_to_the_representative_of_an_eliminated_object() {
         merger.add_data(symbol, object, attributes).expect("is added");
     }
     let (plan, increment) = merger.plan_increment(&mut objects);
-    assert_eq!(plan.stats().plan_merged_data_objects, 2);
+    assert_eq!(plan.stats().merged.data_objects, 2);
     program.cache.extend(&increment);
     let texts = [takes_address_of_symbol(20, 12), takes_address_of_symbol(21, 11)];
     let (plan, functions) = program.unit(&texts.map(|text| (text, LOCAL)));

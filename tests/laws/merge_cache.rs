@@ -182,11 +182,11 @@ fn one_function_is_no_class_of_its_unit() {
     assert_eq!(last(&[&leaf(1), &other_leaf(2)], free()), ("keep", Reason::Different));
     let mut cache = MergeCache::new();
     let plan = emit_with(&mut cache, &[(leaf(1), free())]);
-    assert_eq!((plan.stats().plan_members, plan.stats().plan_merged), (0, 0));
+    assert_eq!((plan.stats().plan_members, plan.stats().merged.functions), (0, 0));
     let plan = emit_with(&mut cache, &[(leaf(2), free())]);
-    assert_eq!((plan.stats().plan_members, plan.stats().plan_merged), (0, 1));
+    assert_eq!((plan.stats().plan_members, plan.stats().merged.functions), (0, 1));
     let plan = emit_with(&mut cache, &[(leaf(3), free()), (leaf(4), free())]);
-    assert_eq!((plan.stats().plan_members, plan.stats().plan_merged), (2, 2));
+    assert_eq!((plan.stats().plan_members, plan.stats().merged.functions), (2, 2));
 }
 
 /// For functions that differ in their callees, a first difference exists exactly if the callees are not equal,

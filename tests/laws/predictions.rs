@@ -53,7 +53,7 @@ fn similar_functions_are_merged_where_the_target_has_a_model() {
             }
             let plan = merger.plan(&mut bodies);
             let merged = if policy == Policy::Off || target == Target::generic() { 0 } else { 4 };
-            assert_eq!(plan.stats().similar_merged, merged, "{policy:?}, {target:?}");
+            assert_eq!(plan.stats().similar.merged, merged, "{policy:?}, {target:?}");
         }
     }
 }

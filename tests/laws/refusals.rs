@@ -80,7 +80,7 @@ fn merged(seed: u64, isas: [&'static dyn TargetIsa; 2]) -> usize {
     let merged = sets.map(|(name, options)| {
         let plan = testkit::unit::Unit { options, ..unit.clone() }.plan();
         match plan.proof().expect("every plan is proved") {
-            Ok(_) => plan.stats().plan_merged,
+            Ok(_) => plan.stats().merged.functions,
             Err(refutation) => panic!("seed {seed}, {name}: {refutation}"),
         }
     });

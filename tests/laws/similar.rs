@@ -119,9 +119,9 @@ fn fifty_thousand_functions_are_divided() {
     assert_eq!(plan.new_bodies().len(), PARTS as usize);
     assert!(plan.similar_sets().iter().all(|set| set.parameters == 1 && set.members.len() == 5000));
     let stats = plan.stats();
-    assert_eq!(stats.similar_merged, COUNT as usize);
-    assert!(stats.similar_tried <= 2 * PARTS as usize, "{stats:?}");
-    assert_eq!(stats.similar_walks, COUNT as usize);
+    assert_eq!(stats.similar.merged, COUNT as usize);
+    assert!(stats.similar.tried <= 2 * PARTS as usize, "{stats:?}");
+    assert_eq!(stats.similar.walks, COUNT as usize);
     let passes = |own: usize| vec![own as i64 + 1_000_000];
     assert!(extra(&plan).iter().enumerate().all(|(own, extra)| *extra == passes(own)));
 }
@@ -177,7 +177,7 @@ fn hot_functions_are_merged_for_size_only() {
         let mut unit = unit((0..3).map(|own| function(own, &[own.into(), 1, 2, 3])).collect());
         unit.options.similar.policy = policy;
         unit.functions[1].attributes.hot = true;
-        assert_eq!(unit.plan().stats().similar_merged, merged, "{policy:?}");
+        assert_eq!(unit.plan().stats().similar.merged, merged, "{policy:?}");
     }
 }
 

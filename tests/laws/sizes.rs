@@ -325,7 +325,7 @@ fn the_default_makes_no_unit_larger_that_is_hard_to_predict() {
             let mut compiled = Compiled { functions: &functions, isa: &*isa, fresh: 0 };
             let options = Options { target: Target::of(&*isa), ..Options::default() };
             let plan = compiled.plan(options);
-            if plan.stats().similar_merged == 0 {
+            if plan.stats().similar.merged == 0 {
                 continue;
             }
             let sizes = functions.iter().map(|member| compiled.size(&member.body));

@@ -71,27 +71,27 @@ fn everything_is_counted() {
     expected.add_data_objects = 4;
     // The last function is the only one with its signature and its counts, and the last object the only one of its
     // size.
-    expected.walk_functions = 5;
-    expected.walk_instructions = 4 * 3 + 1;
-    expected.walk_malformed = 1;
-    expected.walk_data_objects = 3;
-    expected.walk_bytes = stats.walk_bytes;
+    expected.walks.functions = 5;
+    expected.walks.instructions = 4 * 3 + 1;
+    expected.walks.malformed = 1;
+    expected.walks.data_objects = 3;
+    expected.walks.bytes = stats.walks.bytes;
     // Names differ from the start.
     expected.refine_classes_before = 7;
     expected.refine_classes_after = 7;
     expected.plan_members = 2;
-    expected.plan_merged = 1;
-    expected.plan_merged_data_objects = 2;
-    expected.plan_merged_data_bytes = 20;
+    expected.merged.functions = 1;
+    expected.merged.data_objects = 2;
+    expected.merged.data_bytes = 20;
     assert_eq!(stats, expected);
-    assert!(stats.walk_bytes > of_functions, "{} {of_functions}", stats.walk_bytes);
+    assert!(stats.walks.bytes > of_functions, "{} {of_functions}", stats.walks.bytes);
 }
 
 #[test]
 fn functions_that_are_walked_when_they_are_added_are_counted() {
     let stats = *plan(walk_all()).stats();
-    assert_eq!(stats.walk_add_functions, 6);
-    assert_eq!(plan(Options::default()).stats().walk_add_functions, 0);
+    assert_eq!(stats.walks.added, 6);
+    assert_eq!(plan(Options::default()).stats().walks.added, 0);
     assert_eq!(stats.plan_members, 2);
     let options = Options { compare: Compare::default(), ..Options::default() };
     assert_eq!(plan(options).stats(), plan(Options::default()).stats());
@@ -140,7 +140,7 @@ fn a_reference_by_class_takes_less_than_one_by_name() {
         let functions = parse(&(text(0) + &text(1))).into_iter();
         let functions = functions.map(|body| Member { attributes: free(), body }).collect();
         let unit = Unit { functions, data: vec![], options: Options::default() };
-        unit.plan().stats().walk_bytes
+        unit.plan().stats().walks.bytes
     };
     // A kind and a node, or a kind and a symbol.
     for calls in [0, 1, 7] {

@@ -106,7 +106,7 @@ impl Counts {
             functions: plan.added(),
             new_bodies: plan.new_bodies().len(),
             data_objects: plan.data_entries().len(),
-            merged_data_objects: plan.stats().plan_merged_data_objects,
+            merged_data_objects: plan.stats().merged.data_objects,
             ..Counts::default()
         };
         for (_, entry) in plan.entries() {
@@ -163,15 +163,15 @@ pub fn summary(counts: &Counts) -> String {
 pub fn details(stats: &Stats) -> String {
     let mut text = format!(
         "walked {} functions with {} instructions; {} classes, {} functions share theirs",
-        stats.walk_functions,
-        stats.walk_instructions,
+        stats.walks.functions,
+        stats.walks.instructions,
         stats.refine_classes_after,
         stats.plan_members,
     );
-    if stats.similar_walks > 0 {
+    if stats.similar.walks > 0 {
         text += &format!(
             "\nwalked {} similar functions; made {} parameterised bodies, of which {} replace {} functions",
-            stats.similar_walks, stats.similar_tried, stats.similar_bodies, stats.similar_merged,
+            stats.similar.walks, stats.similar.tried, stats.similar.bodies, stats.similar.merged,
         );
     }
     if stats.content_bodies > 0 {

@@ -180,13 +180,13 @@ impl Data {
     fn of(plan: &Plan) -> Data {
         let entries = || plan.data_entries().map(|(_, entry)| entry);
         let before = entries().map(|entry| entry.size()).sum();
-        let merged = plan.stats().plan_merged_data_objects;
+        let merged = plan.stats().merged.data_objects;
         Data {
             objects: entries().len(),
             merged,
             bytes: Bytes {
                 before,
-                after: before - plan.stats().plan_merged_data_bytes,
+                after: before - plan.stats().merged.data_bytes,
                 saved_by_similar: None,
             },
             by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
@@ -481,7 +481,7 @@ pub fn measure<R>(task: &Task<'_>, finish: impl FnOnce(Measured<'_>) -> Result<R
         functions: unit.functions.len(),
         classes: shared_classes(&plan, unit.functions.len()),
         members: plan.stats().plan_members,
-        merged: plan.stats().plan_merged,
+        merged: plan.stats().merged.functions,
         new_bodies: plan.new_bodies().len(),
         by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
         by_reason: by_reason(entries().map(|entry| entry.reason())),

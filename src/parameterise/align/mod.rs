@@ -312,7 +312,7 @@ impl Aligning<'_, '_> {
             let Some(merge) = merged else {
                 continue;
             };
-            self.workbench.plan.stats_mut().similar_tried += 1;
+            self.workbench.plan.stats_mut().similar.tried += 1;
             let outcomes = [0, 1].map(|side| {
                 let (observes, arguments) = (merge.observes[side], &merge.arguments[side]);
                 self.outcome(functions[side], &merge.signature, observes, arguments)

@@ -34,5 +34,5 @@ pub fn plan(functions: &[cranelift_mergefunc::cranelift_codegen::ir::Function]) 
         }
     }
     let mut bodies = functions;
-    merger.plan(&mut bodies).stats().plan_merged
+    merger.plan(&mut bodies).stats().merged.functions
 }

@@ -132,7 +132,7 @@ fn a_refused_plan_is_replaced_by_one_without_merges() {
         };
         refused += 1;
         copied += wrong.new_bodies().iter().filter(|new| new.copy_of().is_some()).count();
-        merged_data += wrong.stats().plan_merged_data_objects;
+        merged_data += wrong.stats().merged.data_objects;
 
         assert_eq!(plan.entries().count(), unit.functions.len());
         assert_eq!(plan.data_entries().count(), unit.data.len());
@@ -162,11 +162,11 @@ fn a_refused_plan_is_replaced_by_one_without_merges() {
         }
         let mut stats = *wrong.stats();
         stats.plan_members = 0;
-        stats.plan_merged = 0;
-        stats.plan_merged_data_objects = 0;
-        stats.plan_merged_data_bytes = 0;
-        stats.similar_bodies = 0;
-        stats.similar_merged = 0;
+        stats.merged.functions = 0;
+        stats.merged.data_objects = 0;
+        stats.merged.data_bytes = 0;
+        stats.similar.bodies = 0;
+        stats.similar.merged = 0;
         assert_eq!(*plan.stats(), stats);
     }
     assert!(refused > 10, "{refused}");
