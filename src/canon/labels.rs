@@ -17,8 +17,8 @@ impl Walk<'_> {
         let Some(labels) = &func.dfg.values_labels else {
             return Ok(());
         };
-        for at in 0..self.scratch.queue.len() {
-            let block = self.scratch.queue[at];
+        for at in 0..self.scratch.blocks.queue.len() {
+            let block = self.scratch.blocks.queue[at];
             self.mark(Place::Block(block));
             for &param in func.dfg.block_params(block) {
                 self.value_label(labels, param)?;
@@ -57,7 +57,7 @@ impl Walk<'_> {
                 }
                 Some(ValueLabelAssignments::Alias { from, value: other }) => {
                     value = self.original(*other)?;
-                    let number = self.scratch.values[value.index()];
+                    let number = self.scratch.values.numbers[value.index()];
                     let record = Record::EMPTY.byte(2).word(from.expand(base).bits());
                     self.put_numbers(record, [number]);
                     if number != 0 {

@@ -150,38 +150,16 @@ pub(crate) struct Mark {
 /// Memory that a walk needs, to be reused for the next. Holds nothing between two walks.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// 1 + the number of a value, or what is written in its place ([`Scratch::contents`]), by its index; 0 for one not
-    /// yet defined.
-    values: Vec<u32>,
-    value_count: u32,
-    /// By the index of a block.
-    blocks: Vec<Mentioned>,
-    block_count: u32,
-    /// Blocks to be walked, in this order; those that were walked remain.
-    queue: Vec<Block>,
-    /// To how many blocks of the queue control flow comes.
-    reached: usize,
-    /// Blocks whose address is taken, in the order of these mentions.
-    addressed: Vec<Block>,
+    values: Values,
+    blocks: Blocks,
+    signatures: Signatures,
+    regions: Regions,
     /// The constants that exist, ascending: the pool is a map with gaps.
     constants: Vec<Constant>,
-    /// 1 + the number of a signature, by its index.
-    signatures: Vec<u32>,
-    distinct_signatures: tables::Distinct,
-    signature_count: u32,
-    /// 1 + the number of an alias region, by its index.
-    regions: Vec<u32>,
-    region_count: u32,
-    /// The largest number of a region that was written.
-    regions_written: u32,
     /// What is written of accesses with these memory flags, by their index.
     accesses: Vec<Option<tables::Access>>,
     /// Symbols of the function as the unit knows them, by `UserExternalNameRef`.
     symbols: Vec<Option<redirected::Known>>,
-    /// The numbers of the extra arguments that the call at hand passes.
-    passed: Vec<u32>,
-    /// The numbers of the signatures of calls that pass extra arguments.
-    extended: Vec<(FuncRef, u32)>,
     /// Whether to fill `marks` and `arguments`.
     record: bool,
     /// Whether to write what instructions are apart from what they are used on: see [`Scratch::contents`].
@@ -190,6 +168,48 @@ pub(crate) struct Scratch {
     pub marks: Vec<Mark>,
     /// The extra arguments that calls will pass, in the order of the walk, if `record` is set.
     pub arguments: Vec<ExtraArgument>,
+}
+
+#[derive(Default)]
+struct Values {
+    /// 1 + the number of a value, or what is written in its place ([`Scratch::contents`]), by its index; 0 for one not
+    /// yet defined.
+    numbers: Vec<u32>,
+    count: u32,
+    /// The numbers of the extra arguments that the call at hand passes.
+    passed: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Blocks {
+    /// By the index of a block.
+    mentioned: Vec<Mentioned>,
+    count: u32,
+    /// Blocks to be walked, in this order; those that were walked remain.
+    queue: Vec<Block>,
+    /// To how many blocks of the queue control flow comes.
+    reached: usize,
+    /// Blocks whose address is taken, in the order of these mentions.
+    addressed: Vec<Block>,
+}
+
+#[derive(Default)]
+struct Signatures {
+    /// 1 + the number of a signature, by its index.
+    numbers: Vec<u32>,
+    distinct: tables::Distinct,
+    count: u32,
+    /// The numbers of the signatures of calls that pass extra arguments.
+    extended: Vec<(FuncRef, u32)>,
+}
+
+#[derive(Default)]
+struct Regions {
+    /// 1 + the number of an alias region, by its index.
+    numbers: Vec<u32>,
+    count: u32,
+    /// The largest number of a region that was written.
+    written: u32,
 }
 
 /// What is known of a block.
@@ -204,18 +224,18 @@ struct Mentioned {
 impl Scratch {
     /// The blocks that the last walk came to, in its order.
     pub fn walked(&self) -> &[Block] {
-        &self.queue
+        &self.blocks.queue
     }
 
     /// Whether the last walk came to a block of which only the address is taken.
     pub fn has_dead_blocks(&self) -> bool {
-        self.reached < self.queue.len()
+        self.blocks.reached < self.blocks.queue.len()
     }
 
     /// How many values the last walk numbered before a value that it read, aliases resolved. `None` for one that it did
     /// not read, or that no instruction computes.
     pub fn values_before(&self, value: Value) -> Option<u32> {
-        self.values.get(value.index())?.checked_sub(1)
+        self.values.numbers.get(value.index())?.checked_sub(1)
     }
 
     /// For walks that fill `marks`.
@@ -253,24 +273,24 @@ pub(crate) fn encode(
     out.clear();
     scratch.marks.clear();
     scratch.arguments.clear();
-    reset(&mut scratch.values, func.dfg.num_values());
-    reset(&mut scratch.blocks, func.dfg.num_blocks());
-    reset(&mut scratch.signatures, func.dfg.signatures.len());
-    reset(&mut scratch.regions, func.dfg.alias_regions.len());
-    scratch.queue.clear();
-    scratch.addressed.clear();
+    reset(&mut scratch.values.numbers, func.dfg.num_values());
+    reset(&mut scratch.blocks.mentioned, func.dfg.num_blocks());
+    reset(&mut scratch.signatures.numbers, func.dfg.signatures.len());
+    reset(&mut scratch.regions.numbers, func.dfg.alias_regions.len());
+    scratch.blocks.queue.clear();
+    scratch.blocks.addressed.clear();
     scratch.constants.clear();
     scratch.constants.extend(func.dfg.constants.iter().map(|(&constant, _)| constant));
     scratch.accesses.clear();
-    scratch.distinct_signatures.clear();
-    scratch.value_count = 0;
-    scratch.block_count = 0;
-    scratch.signature_count = 0;
-    scratch.region_count = 0;
-    scratch.regions_written = 0;
+    scratch.signatures.distinct.clear();
+    scratch.values.count = 0;
+    scratch.blocks.count = 0;
+    scratch.signatures.count = 0;
+    scratch.regions.count = 0;
+    scratch.regions.written = 0;
     reset(&mut scratch.symbols, func.params.user_named_funcs().len());
-    scratch.passed.clear();
-    scratch.extended.clear();
+    scratch.values.passed.clear();
+    scratch.signatures.extended.clear();
 
     let mut walk = Walk { func, context, scratch, out, dead: false };
     walk.header()?;
@@ -423,15 +443,15 @@ impl Walk<'_> {
         self.reach(entry)?;
         let (mut walked, mut addressed) = (0, 0);
         loop {
-            if let Some(&block) = self.scratch.queue.get(walked) {
+            if let Some(&block) = self.scratch.blocks.queue.get(walked) {
                 walked += 1;
                 self.block(block)?;
                 continue;
             }
             if !self.dead {
-                self.scratch.reached = walked;
+                self.scratch.blocks.reached = walked;
             }
-            let Some(&block) = self.scratch.addressed.get(addressed) else {
+            let Some(&block) = self.scratch.blocks.addressed.get(addressed) else {
                 return Ok(());
             };
             addressed += 1;
@@ -443,14 +463,14 @@ impl Walk<'_> {
     /// The number of a block, given when it is first mentioned.
     #[inline]
     fn mention(&mut self, block: Block) -> Result<&mut Mentioned, Malformed> {
-        let Scratch { blocks, block_count, .. } = &mut *self.scratch;
-        let mentioned = blocks.get_mut(block.index()).ok_or(Malformed)?;
+        let Blocks { mentioned, count, .. } = &mut self.scratch.blocks;
+        let mentioned = mentioned.get_mut(block.index()).ok_or(Malformed)?;
         if mentioned.number == 0 {
             if !self.func.layout.is_block_inserted(block) {
                 return Err(Malformed);
             }
-            *block_count += 1;
-            mentioned.number = *block_count;
+            *count += 1;
+            mentioned.number = *count;
         }
         Ok(mentioned)
     }
@@ -460,7 +480,7 @@ impl Walk<'_> {
         let Mentioned { number, queued } = self.mention(block)?;
         let number = *number;
         if !core::mem::replace(queued, true) {
-            self.scratch.queue.push(block);
+            self.scratch.blocks.queue.push(block);
         }
         Ok(number)
     }
@@ -468,16 +488,16 @@ impl Walk<'_> {
     /// The number of a block whose address is taken.
     fn address_of(&mut self, block: Block) -> Result<u32, Malformed> {
         let number = self.mention(block)?.number;
-        self.scratch.addressed.push(block);
+        self.scratch.blocks.addressed.push(block);
         Ok(number)
     }
 
     /// Numbers a value where it is defined.
     #[inline]
     fn define(&mut self, value: Value) {
-        self.scratch.value_count += 1;
-        self.scratch.values[value.index()] = match self.scratch.contents {
-            false => self.scratch.value_count,
+        self.scratch.values.count += 1;
+        self.scratch.values.numbers[value.index()] = match self.scratch.contents {
+            false => self.scratch.values.count,
             true => 1 + u32::from(type_number(self.func.dfg.value_type(value))),
         };
     }
@@ -495,7 +515,7 @@ impl Walk<'_> {
     /// The number of a value that was defined before, aliases resolved.
     #[inline(always)]
     fn number(&mut self, value: Value) -> Result<u32, Malformed> {
-        match self.scratch.values.get(value.index()) {
+        match self.scratch.values.numbers.get(value.index()) {
             None | Some(0) => self.number_of_original(value),
             Some(&number) => Ok(number),
         }
@@ -503,13 +523,13 @@ impl Walk<'_> {
 
     #[inline(never)]
     fn number_of_original(&mut self, value: Value) -> Result<u32, Malformed> {
-        let number = self.scratch.values[self.original(value)?.index()];
+        let number = self.scratch.values.numbers[self.original(value)?.index()];
         // The verifier accepts unreachable code that uses values that no instruction computes.
         if number == 0 && !self.dead {
             return Err(Malformed);
         }
         // An alias is resolved once: the number of its original does not change any more, unless it is 0.
-        self.scratch.values[value.index()] = number;
+        self.scratch.values.numbers[value.index()] = number;
         Ok(number)
     }
 

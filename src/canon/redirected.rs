@@ -114,7 +114,7 @@ impl Walk<'_> {
     /// If a call passes extra arguments, writes what computes them, and keeps their numbers for the call, which comes
     /// next.
     pub(super) fn extra_arguments(&mut self, inst: Inst, callee: FuncRef) -> Result<(), Malformed> {
-        self.scratch.passed.clear();
+        self.scratch.values.passed.clear();
         match self.arguments(callee)? {
             None => Ok(()),
             Some(arguments) => self.passed_arguments(inst, &arguments),
@@ -137,7 +137,7 @@ impl Walk<'_> {
 
     /// Whether the instruction at hand is a call that passes extra arguments.
     pub(super) fn passes_extra_arguments(&self) -> bool {
-        !self.scratch.passed.is_empty()
+        !self.scratch.values.passed.is_empty()
     }
 
     fn extra_argument(&mut self, call: Inst, argument: ExtraArgument) -> Result<(), Malformed> {
@@ -177,12 +177,12 @@ impl Walk<'_> {
             self.holds(Operand::ExtraArgument(self.scratch.arguments.len()));
             self.scratch.arguments.push(argument);
         }
-        self.scratch.value_count += 1;
+        self.scratch.values.count += 1;
         self.metadata_of_extra_argument(call)?;
         if ty != passed {
             self.passed_as_float(call, passed)?;
         }
-        self.scratch.passed.push(self.scratch.value_count);
+        self.scratch.values.passed.push(self.scratch.values.count);
         Ok(())
     }
 
@@ -193,8 +193,8 @@ impl Walk<'_> {
         self.out.instructions += 1;
         let access = self.plain_access();
         let record = Record::EMPTY.byte(Opcode::Bitcast as u8).half(type_number(ty));
-        self.put_numbers(record.half(access), [self.scratch.value_count]);
-        self.scratch.value_count += 1;
+        self.put_numbers(record.half(access), [self.scratch.values.count]);
+        self.scratch.values.count += 1;
         self.metadata_of_extra_argument(call)
     }
 
@@ -225,7 +225,7 @@ impl Walk<'_> {
         record: Record,
         callee: FuncRef,
     ) -> Result<(), Malformed> {
-        let known = self.scratch.extended.iter().find(|(known, _)| *known == callee);
+        let known = self.scratch.signatures.extended.iter().find(|(known, _)| *known == callee);
         if let Some(&(_, number)) = known {
             self.put_numbers(record, [number]);
             return Ok(());
@@ -235,18 +235,18 @@ impl Walk<'_> {
         let signature = func.dfg.signatures.get(signature).ok_or(Malformed)?;
         let arguments = self.arguments(callee)?.unwrap_or_default();
         let number = self.foreign_signature(record, &extended_signature(signature, &arguments))?;
-        self.scratch.extended.push((callee, number));
+        self.scratch.signatures.extended.push((callee, number));
         Ok(())
     }
 
     /// The operands of a call, extra arguments included.
     pub(super) fn call_operands(&mut self, values: &[Value]) -> Result<(), Malformed> {
-        self.length(values.len() + self.scratch.passed.len())?;
+        self.length(values.len() + self.scratch.values.passed.len())?;
         for &value in values {
             self.operands(Record::EMPTY, &[value])?;
         }
-        for at in 0..self.scratch.passed.len() {
-            self.put_numbers(Record::EMPTY, [self.scratch.passed[at]]);
+        for at in 0..self.scratch.values.passed.len() {
+            self.put_numbers(Record::EMPTY, [self.scratch.values.passed[at]]);
         }
         Ok(())
     }

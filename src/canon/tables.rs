@@ -163,7 +163,7 @@ impl Walk<'_> {
             let signature = self.func.dfg.signatures.get(sig).ok_or(Malformed)?;
             return self.signature_content(signature);
         }
-        match *self.scratch.signatures.get(sig.index()).ok_or(Malformed)? {
+        match *self.scratch.signatures.numbers.get(sig.index()).ok_or(Malformed)? {
             0 => self.first_use_of(record, sig),
             known => {
                 self.put_numbers(record, [known]);
@@ -176,7 +176,7 @@ impl Walk<'_> {
         // A front end may declare the same signature at every call.
         let signatures = &self.func.dfg.signatures;
         let signature = &signatures[sig];
-        let equal = self.scratch.distinct_signatures.number(signature, signatures);
+        let equal = self.scratch.signatures.distinct.number(signature, signatures);
         let number = match equal {
             Some(number) => {
                 self.put_numbers(record, [number]);
@@ -184,7 +184,7 @@ impl Walk<'_> {
             }
             None => self.new_signature(record, Numbered::Own(sig), signature)?,
         };
-        self.scratch.signatures[sig.index()] = number;
+        self.scratch.signatures.numbers[sig.index()] = number;
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl Walk<'_> {
         signature: &Signature,
     ) -> Result<u32, Malformed> {
         let own = &self.func.dfg.signatures;
-        match self.scratch.distinct_signatures.number(signature, own) {
+        match self.scratch.signatures.distinct.number(signature, own) {
             Some(number) => {
                 self.put_numbers(record, [number]);
                 Ok(number)
@@ -210,9 +210,9 @@ impl Walk<'_> {
         new: Numbered,
         signature: &Signature,
     ) -> Result<u32, Malformed> {
-        self.scratch.signature_count += 1;
-        let number = self.scratch.signature_count;
-        self.scratch.distinct_signatures.push(new, number, &self.func.dfg.signatures);
+        self.scratch.signatures.count += 1;
+        let number = self.scratch.signatures.count;
+        self.scratch.signatures.distinct.push(new, number, &self.func.dfg.signatures);
         self.put_numbers(record, [number]);
         self.signature_content(signature)?;
         Ok(number)
@@ -324,8 +324,8 @@ impl Walk<'_> {
             return self.word(user_id);
         }
         self.put_numbers(Record::EMPTY, [number]);
-        if number > self.scratch.regions_written {
-            self.scratch.regions_written = number;
+        if number > self.scratch.regions.written {
+            self.scratch.regions.written = number;
             self.word(user_id);
         }
     }
@@ -336,10 +336,10 @@ impl Walk<'_> {
             None => None,
             Some(region) => {
                 let user_id = self.region_user_id(region)?;
-                let number = &mut self.scratch.regions[region.index()];
+                let number = &mut self.scratch.regions.numbers[region.index()];
                 if *number == 0 {
-                    self.scratch.region_count += 1;
-                    *number = self.scratch.region_count;
+                    self.scratch.regions.count += 1;
+                    *number = self.scratch.regions.count;
                 }
                 Some(Region { number: *number, user_id })
             }

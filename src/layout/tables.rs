@@ -14,7 +14,7 @@ use cranelift_codegen::ir::{
     ExternalName, FuncRef, Function, GlobalValue, GlobalValueData, Immediate, MemFlags, SigRef,
     Signature, Type,
 };
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntityRef, SecondaryMap};
 
 /// What equality is total on: no floats are in it.
 #[derive(Clone, PartialEq, Hash)]
@@ -25,25 +25,33 @@ impl<T: PartialEq> Eq for Total<T> {}
 /// The new entry of each old one that was used.
 type Entered<T> = SecondaryMap<T, Option<T>>;
 
+/// The same of a table in which each content is to be once.
+struct Table<T: EntityRef, C> {
+    entered: Entered<T>,
+    /// By content: numbers are indices in the new table.
+    contents: Interner<C>,
+}
+
+impl<T: EntityRef, C> Default for Table<T, C> {
+    fn default() -> Self {
+        Table { entered: SecondaryMap::new(), contents: Interner::default() }
+    }
+}
+
 /// The tables of a function that is made.
 pub(super) struct Tables<'a> {
     from: &'a Function,
     pub into: Function,
     pub target: &'a Target,
-    signatures: Entered<SigRef>,
-    callees: Entered<FuncRef>,
-    globals: Entered<GlobalValue>,
+    signatures: Table<SigRef, Signature>,
+    callees: Table<FuncRef, Total<ExtFuncData>>,
+    globals: Table<GlobalValue, Total<GlobalValueData>>,
+    dynamic_types: Table<DynamicType, Total<DynamicTypeData>>,
     flags: Entered<MemFlags>,
     regions: Entered<AliasRegion>,
-    dynamic_types: Entered<DynamicType>,
+    immediates: Interner<Vec<u8>>,
     /// The dynamic vector types that values have.
     declared: Vec<Type>,
-    // By content: numbers are indices in the new tables.
-    known_signatures: Interner<Signature>,
-    known_callees: Interner<Total<ExtFuncData>>,
-    known_globals: Interner<Total<GlobalValueData>>,
-    known_dynamic_types: Interner<Total<DynamicTypeData>>,
-    known_immediates: Interner<Vec<u8>>,
 }
 
 impl<'a> Tables<'a> {
@@ -52,18 +60,14 @@ impl<'a> Tables<'a> {
             from,
             into,
             target,
-            signatures: SecondaryMap::new(),
-            callees: SecondaryMap::new(),
-            globals: SecondaryMap::new(),
+            signatures: Table::default(),
+            callees: Table::default(),
+            globals: Table::default(),
+            dynamic_types: Table::default(),
             flags: SecondaryMap::new(),
             regions: SecondaryMap::new(),
-            dynamic_types: SecondaryMap::new(),
+            immediates: Interner::default(),
             declared: Vec::new(),
-            known_signatures: Interner::default(),
-            known_callees: Interner::default(),
-            known_globals: Interner::default(),
-            known_dynamic_types: Interner::default(),
-            known_immediates: Interner::default(),
         }
     }
 
@@ -75,20 +79,20 @@ impl<'a> Tables<'a> {
     }
 
     pub fn sig_ref(&mut self, old: SigRef) -> SigRef {
-        if let Some(known) = self.signatures[old] {
+        if let Some(known) = self.signatures.entered[old] {
             return known;
         }
         let signature = &self.from.dfg.signatures[old];
-        let new = SigRef::from_u32(self.known_signatures.number(signature, Signature::clone));
+        let new = SigRef::from_u32(self.signatures.contents.number(signature, Signature::clone));
         if !self.into.dfg.signatures.is_valid(new) {
             self.into.import_signature(signature.clone());
         }
-        self.signatures[old] = Some(new);
+        self.signatures.entered[old] = Some(new);
         new
     }
 
     pub fn func_ref(&mut self, old: FuncRef) -> FuncRef {
-        if let Some(known) = self.callees[old] {
+        if let Some(known) = self.callees.entered[old] {
             return known;
         }
         let ExtFuncData { name, signature, colocated, patchable } = &self.from.dfg.ext_funcs[old];
@@ -96,11 +100,11 @@ impl<'a> Tables<'a> {
         let signature = self.sig_ref(*signature);
         let callee = ExtFuncData { name, signature, colocated: *colocated, patchable: *patchable };
         let callee = Total(callee);
-        let new = FuncRef::from_u32(self.known_callees.number(&callee, Total::clone));
+        let new = FuncRef::from_u32(self.callees.contents.number(&callee, Total::clone));
         if !self.into.dfg.ext_funcs.is_valid(new) {
             self.into.import_function(callee.0);
         }
-        self.callees[old] = Some(new);
+        self.callees.entered[old] = Some(new);
         new
     }
 
@@ -110,7 +114,7 @@ impl<'a> Tables<'a> {
         let mut next = Some(old);
         let mut base = None;
         while let Some(at) = next {
-            if let Some(known) = self.globals[at] {
+            if let Some(known) = self.globals.entered[at] {
                 base = Some(known);
                 break;
             }
@@ -150,11 +154,11 @@ impl<'a> Tables<'a> {
             }
         };
         let data = Total(data);
-        let new = GlobalValue::from_u32(self.known_globals.number(&data, Total::clone));
+        let new = GlobalValue::from_u32(self.globals.contents.number(&data, Total::clone));
         if !self.into.global_values.is_valid(new) {
             self.into.create_global_value(data.0);
         }
-        self.globals[old] = Some(new);
+        self.globals.entered[old] = Some(new);
         new
     }
 
@@ -193,7 +197,7 @@ impl<'a> Tables<'a> {
 
     pub fn immediate(&mut self, old: Immediate) -> Immediate {
         let data = &self.from.dfg.immediates[old];
-        let number = self.known_immediates.number(data.as_slice(), <[u8]>::to_vec);
+        let number = self.immediates.number(data.as_slice(), <[u8]>::to_vec);
         let new = Immediate::from_u32(number);
         if !self.into.dfg.immediates.is_valid(new) {
             self.into.dfg.immediates.push(data.clone());
@@ -202,18 +206,18 @@ impl<'a> Tables<'a> {
     }
 
     pub fn dynamic_type(&mut self, old: DynamicType) -> DynamicType {
-        if let Some(known) = self.dynamic_types[old] {
+        if let Some(known) = self.dynamic_types.entered[old] {
             return known;
         }
         let DynamicTypeData { base_vector_ty, dynamic_scale } = self.from.dfg.dynamic_types[old];
         let dynamic_scale = self.global_value(dynamic_scale);
         let data = Total(DynamicTypeData { base_vector_ty, dynamic_scale });
-        let number = self.known_dynamic_types.number(&data, Total::clone);
+        let number = self.dynamic_types.contents.number(&data, Total::clone);
         let new = DynamicType::from_u32(number);
         if !self.into.dfg.dynamic_types.is_valid(new) {
             self.into.dfg.make_dynamic_ty(data.0);
         }
-        self.dynamic_types[old] = Some(new);
+        self.dynamic_types.entered[old] = Some(new);
         new
     }
 

@@ -4,8 +4,8 @@
 //! `incremental` do.
 
 use super::{
-    DataEntry, Disposition, EliminatedEntries, LateThunk, NewBody, Outcome, Plan, Reason,
-    SimilarSet, symbol_of,
+    DataEntry, Disposition, EarlierUnits, LateThunk, NewBody, Outcome, Plan, Reason, SimilarSet,
+    symbol_of,
 };
 use crate::canon::ContentDigest;
 use crate::extra_argument::ExtraArgument;
@@ -81,12 +81,10 @@ impl Plan {
             details: HashMap::default(),
             data,
             symbols,
-            beyond,
             numbering,
             new_bodies: Vec::new(),
             similar: Vec::new(),
-            eliminated: EliminatedEntries::default(),
-            late_thunks: Vec::new(),
+            earlier: EarlierUnits { beyond, ..EarlierUnits::default() },
             optimize,
             proof: None,
             stats,
@@ -249,7 +247,7 @@ impl Plan {
             self.set_extra_arguments(function, arguments);
         }
         self.enter(Item::Function(function));
-        self.eliminated.functions.push((function, signature));
+        self.earlier.functions.push((function, signature));
         function
     }
 
@@ -259,7 +257,7 @@ impl Plan {
         let data = self.add_data(added);
         self.set_data(data, Disposition::Redirect { to }, reason);
         self.enter(Item::Data(data));
-        self.eliminated.data.push(data);
+        self.earlier.data.push(data);
     }
 
     /// Enters the symbol of an item.
@@ -270,8 +268,8 @@ impl Plan {
 
     /// Gives a function that an earlier unit eliminated code of its own.
     pub(crate) fn add_late_thunk(&mut self, function: FunctionIndex, signature: Arc<Signature>) {
-        let at = self.late_thunks.partition_point(|late| late.function < function);
-        self.late_thunks.insert(at, LateThunk { function, signature });
+        let at = self.earlier.late_thunks.partition_point(|late| late.function < function);
+        self.earlier.late_thunks.insert(at, LateThunk { function, signature });
     }
 
     /// Records what was proved of the plan.
@@ -299,8 +297,9 @@ impl Plan {
     /// The plan of the same unit that merges nothing.
     pub(crate) fn without_merges(self, refutation: Refutation) -> Plan {
         let Plan {
-            functions: defined, data, mut symbols, beyond, numbering, optimize, stats, ..
+            functions: defined, data, mut symbols, earlier, numbering, optimize, stats, ..
         } = self;
+        let EarlierUnits { beyond, .. } = earlier;
         let Numbering { functions, data: objects } = numbering;
         let defined: PrimaryMap<FunctionIndex, Defined> =
             defined.into_iter().take(functions).map(|(_, defined)| defined).collect();
@@ -327,12 +326,10 @@ impl Plan {
             details: HashMap::default(),
             data: data.collect(),
             symbols,
-            beyond,
             numbering,
             new_bodies: Vec::new(),
             similar: Vec::new(),
-            eliminated: EliminatedEntries::default(),
-            late_thunks: Vec::new(),
+            earlier: EarlierUnits { beyond, ..EarlierUnits::default() },
             optimize,
             proof: Some(Err(refutation)),
             stats: Stats {

@@ -332,15 +332,11 @@ pub struct Plan {
     details: HashMap<FunctionIndex, Details, FxBuildHasher>,
     data: PrimaryMap<DataIndex, DataEntry>,
     symbols: Symbols,
-    /// How references are compared, in an incremental run.
-    beyond: Beyond,
     numbering: Numbering,
     /// Ascending.
     new_bodies: Vec<NewBody>,
     similar: Vec<SimilarSet>,
-    /// The functions and data that earlier units eliminated and that this one refers to.
-    eliminated: EliminatedEntries,
-    late_thunks: Vec<LateThunk>,
+    earlier: EarlierUnits,
     /// What its thunks are optimised for: their sizes were counted so.
     optimize: OptimizeFor,
     /// The result of the checker, if it was run.
@@ -409,7 +405,7 @@ impl Plan {
     /// The functions that earlier units eliminated and that need code now: to be emitted with this unit. None,
     /// unless the run is incremental ([`Merger::after`](crate::Merger::after)).
     pub fn late_thunks(&self) -> &[LateThunk] {
-        &self.late_thunks
+        &self.earlier.late_thunks
     }
 
     /// The entry of a data object.
@@ -496,12 +492,12 @@ impl Plan {
 
     /// The signature of a function that an earlier unit eliminated and this one refers to, if `function` is one.
     pub(crate) fn eliminated_signature(&self, function: FunctionIndex) -> Option<&Arc<Signature>> {
-        self.eliminated.signature(function)
+        self.earlier.signature(function)
     }
 
     /// The data objects that earlier units eliminated and this one refers to, ascending.
     pub(crate) fn eliminated_data(&self) -> &[DataIndex] {
-        &self.eliminated.data
+        &self.earlier.data
     }
 
     /// Whether an entry is for a function of an earlier unit, which emitted or eliminated it: unless it is among
@@ -566,7 +562,7 @@ impl Plan {
 
 impl ResolveSymbol for Plan {
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved> {
-        if let Some(resolved) = self.beyond.get(symbol) {
+        if let Some(resolved) = self.earlier.beyond.get(symbol) {
             return Some(*resolved);
         }
         let item = self.item_of(symbol)?;
@@ -594,16 +590,20 @@ fn symbol_of<'a>(
     }
 }
 
-/// The entries that a plan has for eliminated functions and data of earlier units.
+/// What a plan knows of earlier units, in an incremental run.
 #[derive(Clone, Debug, Default)]
-struct EliminatedEntries {
-    /// Ascending.
+struct EarlierUnits {
+    /// How references are compared.
+    beyond: Beyond,
+    /// The entries of functions that they eliminated and that this unit refers to, ascending.
     functions: Vec<(FunctionIndex, Arc<Signature>)>,
-    /// Ascending.
+    /// The same of data objects.
     data: Vec<DataIndex>,
+    /// Ascending.
+    late_thunks: Vec<LateThunk>,
 }
 
-impl EliminatedEntries {
+impl EarlierUnits {
     fn signature(&self, function: FunctionIndex) -> Option<&Arc<Signature>> {
         let at =
             self.functions.binary_search_by_key(&function.index(), |(at, _)| at.index()).ok()?;

@@ -216,7 +216,7 @@ impl Plan {
     /// earlier units eliminated and that need code now, and for new bodies.
     pub fn outputs(&self) -> impl Iterator<Item = Output<'_>> {
         let added = (0..self.added()).map(FunctionIndex::new);
-        let late = self.late_thunks.iter().map(|late| late.function);
+        let late = self.earlier.late_thunks.iter().map(|late| late.function);
         let new = self.new_bodies.iter().map(|new| new.function);
         added.chain(late).chain(new).map(|function| self.output(function))
     }
@@ -246,8 +246,8 @@ impl Plan {
 
     fn late_thunk(&self, function: FunctionIndex) -> Option<&LateThunk> {
         let key = |late: &LateThunk| late.function.index();
-        let at = self.late_thunks.binary_search_by_key(&function.index(), key).ok()?;
-        Some(&self.late_thunks[at])
+        let at = self.earlier.late_thunks.binary_search_by_key(&function.index(), key).ok()?;
+        Some(&self.earlier.late_thunks[at])
     }
 
     /// What is to be emitted for the data objects that were added, in their order.

@@ -30,11 +30,13 @@ struct Bijection<T: EntityRef + ReservedValue> {
     kept: SecondaryMap<T, PackedOption<T>>,
 }
 
-impl<T: EntityRef + ReservedValue> Bijection<T> {
-    fn new() -> Self {
+impl<T: EntityRef + ReservedValue> Default for Bijection<T> {
+    fn default() -> Self {
         Bijection { original: SecondaryMap::new(), kept: SecondaryMap::new() }
     }
+}
 
+impl<T: EntityRef + ReservedValue> Bijection<T> {
     fn is_bound(&self, kept: T, original: T) -> bool {
         // Bindings hold both ways: see `bind`.
         self.original[kept].expand() == Some(original)
@@ -54,19 +56,18 @@ impl<T: EntityRef + ReservedValue> Bijection<T> {
     }
 }
 
-/// The state of a walk of two functions.
-pub(crate) struct Simulation<'a> {
-    pub claim: &'a Claim<'a>,
-    pub symbols: &'a mut dyn Symbols,
+/// What is bound to each other.
+#[derive(Default)]
+struct Bound {
     values: Bijection<Value>,
     blocks: Bijection<Block>,
     /// The region of the kept function at each region of the original, or at none.
     regions: BTreeMap<Option<AliasRegion>, Option<AliasRegion>>,
-    known: [Known; 2],
-    /// What is known of values, where calls pass extra arguments.
-    pub terms: [Terms; 2],
-    /// The constants that exist on either side: the pool has gaps, and panics there.
-    constants: [EntitySet<Constant>; 2],
+}
+
+/// Which blocks are visited.
+#[derive(Default)]
+struct Reached {
     /// Pairs of blocks that control flow reaches; those already visited remain.
     queue: Vec<(Block, Block)>,
     /// The kept blocks of `queue`.
@@ -77,6 +78,19 @@ pub(crate) struct Simulation<'a> {
     addressed: Vec<(Block, Block)>,
     /// Whether no control flow reaches the blocks that are visited now.
     dead: bool,
+}
+
+/// The state of a walk of two functions.
+pub(crate) struct Simulation<'a> {
+    pub claim: &'a Claim<'a>,
+    pub symbols: &'a mut dyn Symbols,
+    bound: Bound,
+    reached: Reached,
+    known: [Known; 2],
+    /// What is known of values, where calls pass extra arguments.
+    pub terms: [Terms; 2],
+    /// The constants that exist on either side: the pool has gaps, and panics there.
+    constants: [EntitySet<Constant>; 2],
     pub at: Place,
     /// Branches of the kept code on extra arguments that were followed, and where such ways join.
     pub selecting: Vec<Inst>,
@@ -98,17 +112,11 @@ impl<'a> Simulation<'a> {
         Simulation {
             claim,
             symbols,
-            values: Bijection::new(),
-            blocks: Bijection::new(),
-            regions: BTreeMap::new(),
+            bound: Bound::default(),
+            reached: Reached::default(),
             known: Default::default(),
             terms: Default::default(),
             constants: [claim.kept, claim.original].map(constants),
-            queue: Vec::new(),
-            queued: EntitySet::new(),
-            alone: EntitySet::new(),
-            addressed: Vec::new(),
-            dead: false,
             at: Place::default(),
             selecting: Vec::new(),
             joins: None,
@@ -134,12 +142,12 @@ impl<'a> Simulation<'a> {
         self.reach(entry(kept)?, entry(original)?)?;
         let (mut visited, mut addressed) = (0, 0);
         loop {
-            if let Some(&(a, b)) = self.queue.get(visited) {
+            if let Some(&(a, b)) = self.reached.queue.get(visited) {
                 visited += 1;
                 self.block(a, b)?;
-            } else if let Some(&(a, b)) = self.addressed.get(addressed) {
+            } else if let Some(&(a, b)) = self.reached.addressed.get(addressed) {
                 addressed += 1;
-                self.dead = true;
+                self.reached.dead = true;
                 self.reach(a, b)?;
             } else {
                 break;
@@ -151,14 +159,14 @@ impl<'a> Simulation<'a> {
 
     /// Whether the walk came to a block of the kept function.
     pub fn is_taken(&self, kept: Block) -> bool {
-        self.blocks.original[kept].is_some() || self.alone.contains(kept)
+        self.bound.blocks.original[kept].is_some() || self.reached.alone.contains(kept)
     }
 
     /// Control flow reaches both blocks.
     fn reach(&mut self, kept: Block, original: Block) -> Checked {
         self.block_pair(kept, original)?;
-        if self.queued.insert(kept) {
-            self.queue.push((kept, original));
+        if self.reached.queued.insert(kept) {
+            self.reached.queue.push((kept, original));
         }
         Ok(())
     }
@@ -167,22 +175,22 @@ impl<'a> Simulation<'a> {
         let Claim { kept: a, original: b, .. } = *self.claim;
         self.note_block(original);
         let exist = a.layout.is_block_inserted(kept) && b.layout.is_block_inserted(original);
-        let free = !self.alone.contains(kept);
-        require(exist && free && self.blocks.bind(kept, original), Mismatch::Target)
+        let free = !self.reached.alone.contains(kept);
+        require(exist && free && self.bound.blocks.bind(kept, original), Mismatch::Target)
     }
 
     /// Control flow reaches a block of the kept function that is walked as part of the block before, and that
     /// nothing else may reach.
     pub fn follow_alone(&mut self, kept: Block) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
-        let free = self.blocks.original[kept].is_none() && !self.alone.contains(kept);
+        let free = self.bound.blocks.original[kept].is_none() && !self.reached.alone.contains(kept);
         require(a.layout.is_block_inserted(kept) && free, Mismatch::Target)?;
         let cold = |func: &Function, block: Option<Block>| {
             block.is_some_and(|block| func.layout.is_cold(block))
         };
         let facts = cold(a, Some(kept)) && !cold(b, self.at.original_block);
         require(!facts, Mismatch::Fact)?;
-        self.alone.insert(kept);
+        self.reached.alone.insert(kept);
         self.at.kept_block = Some(kept);
         Ok(())
     }
@@ -190,7 +198,7 @@ impl<'a> Simulation<'a> {
     /// The addresses of both are taken at the same place.
     pub fn address_of_block(&mut self, kept: Block, original: Block) -> Checked {
         self.block_pair(kept, original)?;
-        self.addressed.push((kept, original));
+        self.reached.addressed.push((kept, original));
         Ok(())
     }
 
@@ -285,12 +293,12 @@ impl<'a> Simulation<'a> {
             return Err(Mismatch::Undefined);
         };
         self.note_value(b);
-        if self.values.is_bound(a, b) {
+        if self.bound.values.is_bound(a, b) {
             return Ok(());
         }
-        match self.values.is_free(a, b) {
+        match self.bound.values.is_free(a, b) {
             // The verifier accepts unreachable code that uses values that no instruction computes.
-            true if self.dead => Ok(()),
+            true if self.reached.dead => Ok(()),
             true => Err(Mismatch::Undefined),
             false => Err(Mismatch::Operand),
         }
@@ -307,8 +315,8 @@ impl<'a> Simulation<'a> {
         self.same(&kept.len(), &original.len(), mismatch)?;
         for (&kept, &original) in kept.iter().zip(original) {
             self.same(&a.dfg.value_type(kept), &b.dfg.value_type(original), mismatch)?;
-            require(self.values.is_free(kept, original), Mismatch::Undefined)?;
-            self.values.bind(kept, original);
+            require(self.bound.values.is_free(kept, original), Mismatch::Undefined)?;
+            self.bound.values.bind(kept, original);
             self.note_definition(original);
         }
         Ok(())
@@ -323,7 +331,7 @@ impl<'a> Simulation<'a> {
         let Claim { kept: a, original: b, .. } = *self.claim;
         let user_id = |func: &Function, region: AliasRegion| func.dfg.alias_regions[region].user_id;
         self.note_region(original);
-        let one = *self.regions.entry(original).or_insert(kept) == kept;
+        let one = *self.bound.regions.entry(original).or_insert(kept) == kept;
         let same = match (kept, original) {
             (None, _) => true,
             (Some(_), None) => false,
@@ -452,7 +460,7 @@ impl<'a> Simulation<'a> {
 
     /// Whether branches on known conditions count as jumps.
     pub(crate) fn folds_branches(&self) -> bool {
-        !self.dead
+        !self.reached.dead
     }
 
     /// What debuggers see of an instruction, if it is compared.
@@ -496,7 +504,7 @@ impl<'a> Simulation<'a> {
         let (base, other_base) = (a.params.base_srcloc(), b.params.base_srcloc());
         for index in 0..a.dfg.num_values() {
             let mut kept = Value::new(index);
-            let Some(mut original) = self.values.original[kept].expand() else {
+            let Some(mut original) = self.bound.values.original[kept].expand() else {
                 continue;
             };
             // Labels are taken over from other values; a chain longer than the table is a cycle.
@@ -524,11 +532,11 @@ impl<'a> Simulation<'a> {
                         require(same, Mismatch::Metadata)?;
                         kept = resolve(&a.dfg, *value).ok_or(Mismatch::Metadata)?;
                         original = resolve(&b.dfg, *other).ok_or(Mismatch::Metadata)?;
-                        if self.values.is_bound(kept, original) {
+                        if self.bound.values.is_bound(kept, original) {
                             // Compared where it is bound itself.
                             break;
                         }
-                        require(self.values.is_free(kept, original), Mismatch::Metadata)?;
+                        require(self.bound.values.is_free(kept, original), Mismatch::Metadata)?;
                     }
                     _ => return Err(Mismatch::Metadata),
                 }
