@@ -8,6 +8,7 @@
 //! It owns no IR, names no architecture, emits no code, and does not verify: functions must be accepted by
 //! Cranelift's verifier. At best, others are not merged.
 
+use crate::canon::Counts;
 use crate::checker::Remember;
 use crate::congruence::{Encodings, Summaries, Walk, bucket, refine};
 use crate::content::address_contents;
@@ -26,7 +27,7 @@ use crate::unit::{
 use alloc::string::String;
 use core::fmt;
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_entity::EntitySet;
+use cranelift_entity::{EntitySet, PrimaryMap};
 use cranelift_mergefunc_units::UnitSummary;
 
 /// Collects the functions of a unit and plans the disposition of each.
@@ -70,6 +71,7 @@ impl<'a> Merger<'a> {
     /// Makes room for this many more functions, so that tables need not grow while they are added.
     pub fn reserve(&mut self, functions: usize) {
         self.summaries.unit.reserve(functions);
+        self.summaries.counts.reserve(functions);
     }
 
     /// The options of this run.
@@ -213,7 +215,7 @@ impl<'a> Merger<'a> {
         let Merger { options, summaries, .. } = self;
         let content = options.content_addressing?;
         let (plan, known, _) = identical(summaries, None, bodies, &options, &mut |_| {});
-        let Known { observed: _, encodings } = &known;
+        let Known { encodings, .. } = &known;
         let compiled = encodings.compiled();
         Some(summary(&plan, compiled, bodies, &options, &content, unit))
     }
@@ -259,6 +261,7 @@ impl<'a> Merger<'a> {
 
 /// What identical merging knows of the functions of a unit besides its plan.
 struct Known {
+    counts: PrimaryMap<FunctionIndex, Counts>,
     observed: Observed,
     encodings: Encodings,
 }
@@ -272,7 +275,7 @@ fn identical(
     end: &mut dyn FnMut(&'static str),
 ) -> (Plan, Known, Option<Record>) {
     summaries.complete(bodies);
-    let Summaries { mut unit, observed, mut stats, .. } = summaries;
+    let Summaries { mut unit, counts, observed, mut stats, .. } = summaries;
     let symbols = match cache {
         Some(cache) => UnitSymbols::after(&unit, cache, bodies),
         None => UnitSymbols::new(&unit),
@@ -292,7 +295,7 @@ fn identical(
     let input = Input { options, observed: &observed, bucketed: &bucketed, earlier };
     let (plan, record) = decide(input, unit, beyond, bodies, stats);
     end("decide");
-    (plan, Known { observed, encodings: bucketed.into() }, record)
+    (plan, Known { counts, observed, encodings: bucketed.into() }, record)
 }
 
 /// Merging with parameters after identical merging.
@@ -304,7 +307,7 @@ fn similar(
     options: &Options<'_>,
     end: &mut dyn FnMut(&'static str),
 ) -> (Plan, Option<EntitySet<FunctionIndex>>) {
-    let Known { observed, encodings } = known;
+    let Known { counts, observed, encodings } = known;
     let map = options.content_addressing.and_then(|content| content.sharing_map);
     let shared = map.map(|map| matched(&plan, encodings, bodies, options, map));
     let has_map = shared.is_some();
@@ -317,7 +320,7 @@ fn similar(
         end("search");
         // What follows would make other bodies of those that units share.
         if !has_map {
-            parameterise::align(&mut workbench, encodings);
+            parameterise::align(&mut workbench, encodings, counts);
         }
         end("align");
         plan.count();

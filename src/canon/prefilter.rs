@@ -1,8 +1,9 @@
 //! What is known of a function before any of it is walked.
 //!
-//! [`counts`] prefilters functions in constant time: two functions with different counts are not compared.
+//! [`counts`] prefilters functions in constant time: two functions with different counts are not compared. [`Counts`] is
+//! coarser: two functions in which it differs do not resemble each other.
 
-use cranelift_codegen::ir::{AbiParam, Function, Signature};
+use cranelift_codegen::ir::{AbiParam, Function, Signature, StackSlotData};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A digest of the signature and of the sizes of the function's tables.
@@ -30,6 +31,37 @@ pub(crate) fn counts(func: &Function, key: u64) -> u64 {
         chunk.copy_from_slice(&number.to_le_bytes());
     }
     xxh3_64(&bytes)
+}
+
+/// What functions that resemble each other agree in, and about how large they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// A digest of its key, its signature, its stack slots and the number of its blocks.
+    pub digest: u32,
+    /// The number of its instructions, unreachable ones included.
+    pub instructions: u32,
+}
+
+impl Counts {
+    /// `key` is that of the embedder. Constant time, but for the signature and stack slots. Dynamic stack slots are only
+    /// counted.
+    pub fn of(func: &Function, key: u64) -> Counts {
+        let numbers = [
+            key,
+            signature_digest(&func.signature),
+            func.dfg.num_blocks() as u64,
+            func.dynamic_stack_slots.len() as u64,
+        ];
+        let slots = func.sized_stack_slots.values().map(|slot| {
+            let StackSlotData { kind: _, size, align_shift, key: _ } = slot;
+            u64::from(*size) << 8 | u64::from(*align_shift)
+        });
+        let digest = numbers.into_iter().chain(slots).fold(0_u64, |digest, number| {
+            (digest ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
+        });
+        let instructions = u32::try_from(func.dfg.num_insts()).unwrap_or(u32::MAX);
+        Counts { digest: (digest ^ digest >> 32) as u32, instructions }
+    }
 }
 
 /// Types, extensions and calling convention. Purposes count in the walk.

@@ -1,11 +1,11 @@
 //! Summaries: what is kept of each function and data object between [`Merger::add`](crate::Merger::add) and the
 //! first look at a second one.
 //!
-//! Of each function its symbol, its bucket, the number of its instructions and a pointer to its attributes, which
-//! takes 28 bytes, and of the symbols those of which more than the behaviour is observed. It keeps no IR.
+//! Of each function its symbol, its bucket, its counts and a pointer to its attributes, which
+//! takes 32 bytes, and of the symbols those of which more than the behaviour is observed. It keeps no IR.
 
 use super::Bucketer;
-use crate::canon::{counts, data};
+use crate::canon::{Counts, counts, data};
 use crate::options::Options;
 use crate::stats::Stats;
 use crate::unit::{
@@ -13,12 +13,14 @@ use crate::unit::{
     Defined, FunctionIndex, Linkage, Observe, Observed, Unit,
 };
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_entity::EntityRef;
+use cranelift_entity::{EntityRef, PrimaryMap};
 
 /// The summaries of a unit, to which functions and data objects are added one after the other.
 #[derive(Default)]
 pub(crate) struct Summaries {
     pub unit: Unit,
+    /// Of each function, for finding those that resemble it.
+    pub counts: PrimaryMap<FunctionIndex, Counts>,
     pub observed: Observed,
     /// Whether there is a local function with a significant address. What must be kept of all other functions does
     /// not depend on uses of their addresses.
@@ -56,9 +58,9 @@ impl Summaries {
             }
         };
         self.stats.add_functions += 1;
-        let instructions = u32::try_from(func.dfg.num_insts()).unwrap_or(u32::MAX);
+        self.counts.push(Counts::of(func, attributes.key));
         self.unscanned += usize::from(!scanned);
-        Ok(self.unit.add(symbol, attributes, bucket, instructions))
+        Ok(self.unit.add(symbol, attributes, bucket))
     }
 
     /// Changes the attributes of a function: see [`Merger::set_attributes`](crate::Merger::set_attributes).

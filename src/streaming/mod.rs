@@ -341,7 +341,7 @@ impl<'a> StreamingMerger<'a> {
                 (corpus.items[known(function)].symbol, *self.attributes(function));
             let pinned = attributes.pinned || corpus.symbols.points_inside(symbol);
             let attributes = Attributes { pinned, ..attributes };
-            unit.add(corpus.symbols.name(symbol).clone(), attributes, 0, 0);
+            unit.add(corpus.symbols.name(symbol).clone(), attributes, 0);
         }
         let observed = corpus.symbols.observed();
         // These are for functions whose IR is there.

@@ -140,8 +140,6 @@ pub(crate) struct Unit {
     pub functions: PrimaryMap<FunctionIndex, Defined>,
     /// Functions with different buckets are not compared.
     pub buckets: PrimaryMap<FunctionIndex, u64>,
-    /// Instructions in the tables of the functions, used or not.
-    pub instructions: PrimaryMap<FunctionIndex, u32>,
     pub data: PrimaryMap<DataIndex, DataSummary>,
     pub attributes: Interned,
     symbols: Symbols,
@@ -183,10 +181,9 @@ impl Unit {
 
     /// Makes room for this many more functions.
     pub fn reserve(&mut self, count: usize) {
-        let Unit { functions, buckets, instructions, data, symbols, attributes: _ } = self;
+        let Unit { functions, buckets, data, symbols, attributes: _ } = self;
         functions.reserve(count);
         buckets.reserve(count);
-        instructions.reserve(count);
         symbols.reserve(count, |item| symbol_of(functions, data, item));
     }
 
@@ -196,12 +193,10 @@ impl Unit {
         symbol: UserExternalName,
         attributes: Attributes,
         bucket: u64,
-        instructions: u32,
     ) -> FunctionIndex {
         let attributes = self.attributes.intern(attributes);
         let function = self.functions.push(Defined { symbol, attributes });
         self.buckets.push(bucket);
-        self.instructions.push(instructions);
         let Unit { functions, data, symbols, .. } = self;
         symbols.insert(Item::Function(function), |item| symbol_of(functions, data, item));
         function
@@ -218,14 +213,13 @@ impl Unit {
     /// Drops what only buckets need.
     pub fn drop_buckets(&mut self) {
         self.buckets = PrimaryMap::new();
-        self.instructions = PrimaryMap::new();
     }
 
     /// What a plan takes over: functions, data objects, and both by symbol.
     pub fn into_parts(
         self,
     ) -> (PrimaryMap<FunctionIndex, Defined>, PrimaryMap<DataIndex, DataSummary>, Symbols) {
-        let Unit { functions, data, symbols, buckets: _, instructions: _, attributes: _ } = self;
+        let Unit { functions, data, symbols, buckets: _, attributes: _ } = self;
         (functions, data, symbols)
     }
 }

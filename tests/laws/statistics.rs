@@ -194,6 +194,6 @@ fn identical_functions_are_read_once_and_similar_ones_a_few_times() {
         assert!(most == 1 && all <= functions.len(), "{}: {most} {all}", unit.display());
         let (most, all) = requests(&functions, Similar::default());
         println!("{}: at most {most}, {all} for {}", unit.display(), functions.len());
-        assert!(all <= 5 * functions.len(), "{}: {most} {all}", unit.display());
+        assert!(all <= 4 * functions.len(), "{}: {most} {all}", unit.display());
     }
 }

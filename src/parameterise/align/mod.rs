@@ -32,8 +32,8 @@ use super::cost::{Effort, Share};
 use super::probe::{OwnSizes, Probed, Sizes};
 use super::workbench::{Member, Workbench, is_cheaper};
 use super::{context, cost, is_candidate, order};
-use crate::apply::{emitted, not_redirected};
-use crate::canon::{self, Encoding, Scratch};
+use crate::apply::emitted;
+use crate::canon::{self, Counts, Encoding, Scratch};
 use crate::congruence::Encodings;
 use crate::extra_argument::ExtraArgument;
 use crate::lists::Lists;
@@ -47,7 +47,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use cranelift_codegen::ir::{Function, Signature, types};
-use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
+use cranelift_entity::{EntityRef, EntitySet, PrimaryMap, SecondaryMap};
 use cranelift_size_model::{self as size, SizeModel};
 use hashbrown::HashMap;
 use outline::Outline;
@@ -58,7 +58,11 @@ use rustc_hash::FxBuildHasher;
 /// Merges functions that differ in few instructions, as far as that makes the unit smaller.
 ///
 /// Sizes are predicted: where the target has no model, nothing is merged.
-pub(crate) fn align(workbench: &mut Workbench<'_>, encodings: &Encodings) {
+pub(crate) fn align(
+    workbench: &mut Workbench<'_>,
+    encodings: &Encodings,
+    counts: &PrimaryMap<FunctionIndex, Counts>,
+) {
     let options = workbench.options;
     let Some(model) = options.target.size_model else {
         return;
@@ -72,7 +76,8 @@ pub(crate) fn align(workbench: &mut Workbench<'_>, encodings: &Encodings) {
     if options.compare.debug_info || is_compiled || workbench.limit == 0 {
         return;
     }
-    let (limited, pairing, probed, least) = Default::default();
+    let (limited, probed, least) = Default::default();
+    let pairing = Pairing::new(counts);
     let share = Share::of(options.similar.policy);
     let mut aligning =
         Aligning { workbench, limited, pairing, probed, least, model, share, effort };
@@ -86,7 +91,7 @@ struct Aligning<'a, 'b> {
     workbench: &'a mut Workbench<'b>,
     /// Whether a pair was left out because of the limit.
     limited: bool,
-    pairing: Pairing,
+    pairing: Pairing<'a>,
     probed: OwnSizes,
     /// What it takes each function to pass a selector in this round, in bytes.
     least: HashMap<FunctionIndex, Option<i64>, FxBuildHasher>,
@@ -224,12 +229,10 @@ impl Aligning<'_, '_> {
 
     /// The bytes that it takes for a function to pass a selector, at least. `None` if it cannot.
     fn least(&mut self, function: FunctionIndex) -> Option<i64> {
-        let Workbench { plan, bodies, options, .. } = &mut *self.workbench;
-        let func = not_redirected(plan, *bodies, function);
-        let signature = func.signature.clone();
-        let observes = self.pairing.outline(function)?.observes_its_frame;
+        let Outline { signature, observes_its_frame, .. } = self.pairing.outline(function)?;
+        let (signature, observes) = (signature.clone(), *observes_its_frame);
         let selector = ExtraArgument::Constant { ty: types::I32, bits: 0 };
-        let arguments = as_passed(alloc::vec![selector], &signature, options);
+        let arguments = as_passed(alloc::vec![selector], &signature, self.workbench.options);
         let outcome = self.outcome(function, &signature, observes, &arguments);
         outcome.map(|outcome| outcome.bytes)
     }
@@ -436,7 +439,7 @@ impl<'a> Original<'a> {
         function: FunctionIndex,
         outlining: &mut pairs::Memory,
     ) -> Option<Original<'a>> {
-        let instructions = not_redirected(plan, bodies, function).dfg.num_insts();
+        let instructions = pairing.instructions(plan, function);
         let mut func = emitted(plan, bodies, function);
         let folds = fold_branches(&mut func);
         let context = context(plan, function, &NoUnit, options);

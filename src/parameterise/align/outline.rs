@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::ops::Range;
 use cranelift_codegen::ir::{
-    Block, BlockCall, Function, Inst, InstructionData, Opcode, Type, types,
+    Block, BlockCall, Function, Inst, InstructionData, Opcode, Signature, Type, types,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -30,6 +30,7 @@ pub(super) struct Outline {
     contents: Vec<u8>,
     /// Constants that could be passed, ascending by position.
     constants: Vec<(u32, (Type, u64))>,
+    pub signature: Signature,
     /// Whether the function can observe its caller.
     pub observes_its_frame: bool,
 }
@@ -62,6 +63,7 @@ impl Outline {
             ends: Vec::with_capacity(encoding.instructions as usize),
             contents: Vec::with_capacity(encoding.size()),
             constants: Vec::new(),
+            signature: func.signature.clone(),
             observes_its_frame: false,
         };
         for (at, mark) in scratch.marks.iter().enumerate() {

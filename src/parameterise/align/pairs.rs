@@ -9,9 +9,9 @@
 
 use super::blocks::{self, Alignment};
 use super::outline::{Outline, in_common};
-use super::sketch::{self, Counts, Sketch};
+use super::sketch::{self, Sketch};
 use crate::apply::not_redirected;
-use crate::canon::{Context, Encoding, Scratch};
+use crate::canon::{Context, Counts, Encoding, Scratch};
 use crate::extra_argument::Substitute;
 use crate::options::Options;
 use crate::parameterise::context;
@@ -22,15 +22,16 @@ use crate::unit::{Bodies, FunctionIndex, Redirected, ResolveSymbol, Resolved};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_entity::PrimaryMap;
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 
 pub(super) type ByFunction<T> = HashMap<FunctionIndex, T, FxBuildHasher>;
 
 /// What was found out about functions in order to pair them.
-#[derive(Default)]
-pub(super) struct Pairing {
-    counts: ByFunction<Option<Counts>>,
+pub(super) struct Pairing<'a> {
+    /// Of the functions of the unit.
+    counts: &'a PrimaryMap<FunctionIndex, Counts>,
     /// Of those that have the counts of another one, nearly.
     sketches: ByFunction<Option<Sketch>>,
     /// Of the functions of pairs, where they have one.
@@ -65,7 +66,12 @@ const COMPARED: usize = 1024;
 /// One in so many of them is aligned for that.
 const SAMPLED: usize = 4;
 
-impl Pairing {
+impl<'a> Pairing<'a> {
+    pub fn new(counts: &'a PrimaryMap<FunctionIndex, Counts>) -> Self {
+        let (sketches, outlines, known) = Default::default();
+        Pairing { counts, sketches, outlines, known }
+    }
+
     /// Pairs of these functions that were not found before and may save `share`. Reads each new function up to three times;
     /// linear in their sizes, and in the number of pairs. `sizes` are predicted bytes.
     pub fn pairs(
@@ -80,7 +86,7 @@ impl Pairing {
         let symbols = CalledSymbols(plan);
         let model = options.target.size_model;
         self.read(functions, plan, bodies);
-        let Pairing { counts: _, sketches, outlines, known } = self;
+        let Pairing { sketches, outlines, known, .. } = self;
         let of = |function| sketches.get(function)?.as_ref();
         let of: Vec<Option<&Sketch>> = functions.iter().map(of).collect();
         let found = sketch::pairs(&of, effort);
@@ -160,20 +166,28 @@ impl Pairing {
         self.outlines.get(&function)?.as_ref()
     }
 
+    /// The number of instructions of a function, unreachable ones included.
+    pub fn instructions(&self, plan: &Plan, function: FunctionIndex) -> usize {
+        match plan.parameterised_body(function) {
+            Some(body) => body.dfg.num_insts(),
+            None => self.counts[function].instructions as usize,
+        }
+    }
+
     /// Reads the functions that may resemble another one and were not read before.
     fn read(&mut self, functions: &[FunctionIndex], plan: &Plan, bodies: &mut dyn Bodies) {
         let Pairing { counts, sketches, .. } = self;
-        let new = functions.iter().copied().filter(|function| !counts.contains_key(function));
-        let found = chunked(bodies, new.collect(), |bodies, (): &mut (), function| {
-            let key = plan.entry(function).attributes().key;
-            (function, Counts::of(not_redirected(plan, bodies, function), key))
-        });
-        counts.extend(found);
-        let mut new = with_companions(functions, counts);
-        new.retain(|function| !sketches.contains_key(function));
-        sketches.extend(chunked(bodies, new, |bodies, (): &mut (), function| {
-            let sketch = |counts| Sketch::of(not_redirected(plan, bodies, function), counts);
-            (function, counts[&function].map(sketch))
+        let counts = |function: FunctionIndex| match plan.parameterised_body(function) {
+            Some(body) => Counts::of(body, plan.entry(function).attributes().key),
+            None => counts[function],
+        };
+        let counted = functions.iter().map(|&function| (function, counts(function)));
+        let mut new = with_companions(counted.collect());
+        new.retain(|(function, _)| !sketches.contains_key(function));
+        sketches.extend(chunked(bodies, new, |bodies, (): &mut (), (function, counts)| {
+            let func = not_redirected(plan, bodies, function);
+            let is_aligned = func.dynamic_stack_slots.is_empty();
+            (function, is_aligned.then(|| Sketch::of(func, counts)))
         }));
     }
 }
@@ -230,21 +244,17 @@ impl ResolveSymbol for CalledSymbols<'_> {
     }
 }
 
-/// The functions that have a companion: one with the same digest and about as many instructions.
-fn with_companions(
-    functions: &[FunctionIndex],
-    counts: &ByFunction<Option<Counts>>,
-) -> Vec<FunctionIndex> {
-    let counted = functions.iter().filter_map(|&function| Some((function, counts[&function]?)));
-    let mut counted: Vec<(FunctionIndex, Counts)> = counted.collect();
+/// Of functions with their counts those that have a companion: one with the same digest and about as many instructions.
+fn with_companions(mut counted: Vec<(FunctionIndex, Counts)>) -> Vec<(FunctionIndex, Counts)> {
+    counted.retain(|(_, counts)| counts.instructions as usize >= cost::MIN_ALIGNED);
     counted
         .sort_unstable_by_key(|(function, counts)| (counts.digest, counts.instructions, *function));
     let near = |a: usize, b: usize| {
         let [(_, a), (_, b)] = [counted[a], counted[b]];
-        a.digest == b.digest && b.instructions - a.instructions <= cost::MAX_DIFFERING
+        a.digest == b.digest && (b.instructions - a.instructions) as usize <= cost::MAX_DIFFERING
     };
     let has = |at: usize| at > 0 && near(at - 1, at) || at + 1 < counted.len() && near(at, at + 1);
-    (0..counted.len()).filter(|&at| has(at)).map(|at| counted[at].0).collect()
+    (0..counted.len()).filter(|&at| has(at)).map(|at| counted[at]).collect()
 }
 
 /// The functions of pairs of which something is not known yet, each once.

@@ -9,13 +9,12 @@
 //! Hashing* (NIPS 2012), and A. Shrivastava, P. Li, *Densifying One Permutation Hashing* (ICML 2014), for one hash of each
 //! pair of opcodes; R. Rocha et al., *HyFM: Function Merging for Free* (LCTES 2021) and S. Stirling et al., *F3M: Fast Focused Function Merging* (CGO 2022) for functions.
 
-use super::cost;
 use super::cost::Effort;
+use crate::canon::Counts;
 use crate::lists::Lists;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use cranelift_codegen::ir::{Function, InstructionData, Signature, StackSlotData, types};
-use xxhash_rust::xxh3::xxh3_64;
+use cranelift_codegen::ir::{Function, InstructionData, types};
 
 /// The hashes of a sketch.
 const HASHES: usize = 32;
@@ -31,40 +30,11 @@ pub(super) struct Sketch {
     instructions: u32,
 }
 
-/// What is known of a function without reading its instructions.
-#[derive(Clone, Copy)]
-pub(super) struct Counts {
-    /// A digest of its signature, its stack slots and the number of its blocks.
-    pub digest: u64,
-    /// The number of its instructions, unreachable ones included.
-    pub instructions: usize,
-}
-
-impl Counts {
-    /// `None` for functions that are never aligned. `key` is that of the embedder. Constant time, but for signatures and
-    /// stack slots.
-    pub fn of(func: &Function, key: u64) -> Option<Counts> {
-        let instructions = func.dfg.num_insts();
-        if instructions < cost::MIN_ALIGNED || !func.dynamic_stack_slots.is_empty() {
-            return None;
-        }
-        let mut bytes: Vec<u8> = key.to_le_bytes().to_vec();
-        put_signature(&mut bytes, &func.signature);
-        for slot in func.sized_stack_slots.values() {
-            let StackSlotData { kind: _, size, align_shift, key: _ } = slot;
-            bytes.extend(size.to_le_bytes());
-            bytes.push(*align_shift);
-        }
-        bytes.extend((func.dfg.num_blocks() as u64).to_le_bytes());
-        Some(Counts { digest: xxh3_64(&bytes), instructions })
-    }
-}
-
 impl Sketch {
     /// The sketch of a function with these counts, whether the verifier accepts it or not. Linear in its size.
     pub fn of(func: &Function, counts: Counts) -> Sketch {
-        let mut sketch =
-            Sketch { graph: counts.digest, hashes: [u32::MAX; HASHES], instructions: 0 };
+        let graph = u64::from(counts.digest);
+        let mut sketch = Sketch { graph, hashes: [u32::MAX; HASHES], instructions: 0 };
         for block in func.layout.blocks() {
             let (mut before, mut ways) = (0, 0);
             for inst in func.layout.block_insts(block) {
@@ -133,14 +103,6 @@ impl Sketch {
 fn mixed(value: u64) -> u64 {
     let mixed = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
-}
-
-fn put_signature(bytes: &mut Vec<u8>, signature: &Signature) {
-    let Signature { params, returns, call_conv: _ } = signature;
-    for list in [params, returns] {
-        bytes.extend((list.len() as u32).to_le_bytes());
-        bytes.extend(list.iter().flat_map(|it| (it.value_type.index() as u16).to_le_bytes()));
-    }
 }
 
 /// Two functions, by number, and how many hashes of their sketches agree.
