@@ -7,7 +7,7 @@
 use crate::ir_symbols::{address_uses, user_symbol};
 use crate::references::References;
 use crate::view::View;
-use crate::{MergingModule, symbol};
+use crate::{DataState, MergingModule, Symbols, symbol};
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
 #[cfg(feature = "parallel")]
@@ -122,7 +122,7 @@ impl View<'_> {
         func: &mut Function,
     ) -> ModuleResult<Observed> {
         let is_content = plan.new_body(index).is_some_and(|new| new.content_digest().is_some());
-        let shared = self.functions[function].replaces_others && !is_content;
+        let shared = self.symbols.functions[function].replaces_others && !is_content;
         References { view: self, plan, shared }.redirect(index, func);
         self.observe(&symbol(function), func)
     }
@@ -139,7 +139,7 @@ impl View<'_> {
             self.check_leads(of, symbol)?;
             if let UserExternalName { namespace: 0, index } = symbol {
                 let function = FuncId::from_u32(*index);
-                if !self.functions[function].defined {
+                if !self.symbols.functions[function].defined {
                     observed.called.push(function);
                 }
             }
@@ -149,8 +149,8 @@ impl View<'_> {
                 return;
             };
             let defined = match namespace {
-                0 => self.functions[FuncId::from_u32(index)].defined,
-                1 => self.data[DataId::from_u32(index)].defined,
+                0 => self.symbols.functions[FuncId::from_u32(index)].defined,
+                1 => self.symbols.data[DataId::from_u32(index)].defined,
                 _ => true,
             };
             if !defined {
@@ -194,7 +194,7 @@ impl<M: Module> MergingModule<M> {
             Code::Ir(mut func) => {
                 let of = (index, function);
                 let observed = self.view().prepare(plan, of, &mut func)?;
-                self.observe(&observed);
+                self.symbols.observe(&observed);
                 let mut context = self.context.take().unwrap_or_else(|| Box::new(Context::new()));
                 self.inner.clear_context(&mut context);
                 context.func = *func;
@@ -207,7 +207,7 @@ impl<M: Module> MergingModule<M> {
             }
             #[cfg(feature = "parallel")]
             Code::Compiled(observed, compiled) => {
-                self.observe(&observed);
+                self.symbols.observe(&observed);
                 let compiled = compiled?;
                 self.define_compiled(function, alignment, &compiled)?;
                 compiled.size()
@@ -219,7 +219,7 @@ impl<M: Module> MergingModule<M> {
         };
         self.stats.compiled += 1;
         self.stats.code_bytes += u64::from(size);
-        self.functions[function].size = size;
+        self.symbols.functions[function].size = size;
         Ok(())
     }
 
@@ -262,7 +262,9 @@ impl<M: Module> MergingModule<M> {
         let minimum = u64::from(self.inner.isa().function_alignment().minimum);
         self.inner.define_function_bytes(function, alignment.max(minimum), code, relocations)
     }
+}
 
+impl Symbols {
     /// Records what code that is about to be emitted refers to.
     fn observe(&mut self, observed: &Observed) {
         let Observed { called, pointers } = observed;
@@ -271,6 +273,22 @@ impl<M: Module> MergingModule<M> {
         }
         for &(namespace, index) in pointers {
             self.observe_pointer(namespace, index);
+        }
+    }
+
+    /// Records that emitted code or data points to something. If it is not defined yet, it must keep its symbol.
+    pub(crate) fn observe_pointer(&mut self, namespace: u32, index: u32) {
+        match namespace {
+            0 => {
+                let state = &mut self.functions[FuncId::from_u32(index)];
+                state.called |= !state.defined;
+                state.address_held |= !state.defined;
+            }
+            1 => {
+                let DataState { defined, used, .. } = &mut self.data[DataId::from_u32(index)];
+                *used |= !*defined;
+            }
+            _ => {}
         }
     }
 }

@@ -6,9 +6,7 @@
 
 use crate::body::{Body, Code};
 use crate::flush::Unit;
-use crate::{
-    BackEnd, DataState, Definition, FunctionState, MergingModule, Pending, data_symbol, symbol,
-};
+use crate::{BackEnd, Definition, FunctionState, MergingModule, Pending, data_symbol, symbol};
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 #[cfg(feature = "parallel")]
@@ -147,14 +145,15 @@ impl<M: Module> MergingModule<M> {
             #[cfg(not(feature = "parallel"))]
             let chunk = [first];
             for Item { function, work } in chunk {
-                self.emit(plan, function, work).inspect_err(|_| self.failed = Some(function))?;
+                self.emit(plan, function, work)
+                    .inspect_err(|_| self.progress.failed = Some(function))?;
             }
         }
         // Sizes of bodies are known by now.
         for (function, _) in &unit.functions {
-            let FunctionState { disposition, size, .. } = self.functions[*function];
+            let FunctionState { disposition, size, .. } = self.symbols.functions[*function];
             if let Some(body) = disposition.representative() {
-                let body = self.functions[body].size;
+                let body = self.symbols.functions[body].size;
                 self.stats.saved_code_bytes += i64::from(body) - i64::from(size);
             }
         }
@@ -176,7 +175,7 @@ impl<M: Module> MergingModule<M> {
             }
             Work::Added(body) => {
                 self.emit_body(plan, function, body)?;
-                self.stats.saved_code_bytes -= i64::from(self.functions[function].size);
+                self.stats.saved_code_bytes -= i64::from(self.symbols.functions[function].size);
                 Ok(())
             }
         }
@@ -218,22 +217,6 @@ impl<M: Module> MergingModule<M> {
                 self.stats.aliases += 1;
                 Ok(())
             }
-        }
-    }
-
-    /// Records that emitted code or data points to something. If it is not defined yet, it must keep its symbol.
-    pub(crate) fn observe_pointer(&mut self, namespace: u32, index: u32) {
-        match namespace {
-            0 => {
-                let state = &mut self.functions[FuncId::from_u32(index)];
-                state.called |= !state.defined;
-                state.address_held |= !state.defined;
-            }
-            1 => {
-                let DataState { defined, used, .. } = &mut self.data[DataId::from_u32(index)];
-                *used |= !*defined;
-            }
-            _ => {}
         }
     }
 
@@ -289,7 +272,7 @@ impl<M: Module> MergingModule<M> {
     /// Counts the code that was emitted for a function.
     fn add_code(&mut self, function: FuncId, size: u32) {
         self.stats.code_bytes += u64::from(size);
-        self.functions[function].size = size;
+        self.symbols.functions[function].size = size;
     }
 
     fn emit_bytes(
@@ -309,12 +292,12 @@ impl<M: Module> MergingModule<M> {
         for reloc in &relocs {
             self.view().check_pointer_leads(&symbol(function), &reloc.name)?;
             if let ModuleRelocTarget::User { namespace, index } = reloc.name {
-                self.observe_pointer(namespace, index);
+                self.symbols.observe_pointer(namespace, index);
             }
         }
         self.inner.define_function_bytes(function, alignment, bytes, &relocs)?;
         self.stats.code_bytes += bytes.len() as u64;
-        self.functions[function].size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.symbols.functions[function].size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         Ok(())
     }
 
@@ -328,7 +311,7 @@ impl<M: Module> MergingModule<M> {
         for (id, mut description) in data {
             let index = unit.by_id[&id];
             let entry = plan.data_entry(index);
-            if let Some(to) = self.data[id].disposition.representative() {
+            if let Some(to) = self.symbols.data[id].disposition.representative() {
                 if back_end == BackEnd::Object {
                     self.aliases.data.push((id, to));
                     let mut empty = DataDescription::new();
@@ -344,7 +327,7 @@ impl<M: Module> MergingModule<M> {
                 description.align = Some(entry.alignment());
             }
             let is_representative = entry.reason() == cranelift_mergefunc::Reason::Representative;
-            let shared = is_representative || self.data[id].replaces_others;
+            let shared = is_representative || self.symbols.data[id].replaces_others;
             let references = self.references(plan, shared);
             let functions = description.function_decls.values_mut();
             for target in functions.chain(description.data_decls.values_mut()) {
@@ -354,7 +337,7 @@ impl<M: Module> MergingModule<M> {
             for target in decls {
                 self.view().check_pointer_leads(&data_symbol(id), target)?;
                 if let ModuleRelocTarget::User { namespace, index } = target {
-                    self.observe_pointer(*namespace, *index);
+                    self.symbols.observe_pointer(*namespace, *index);
                 }
             }
             self.inner.define_data(id, &description)?;

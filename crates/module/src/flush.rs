@@ -59,10 +59,10 @@ impl<M: Module> MergingModule<M> {
         }
         let first = self.stats.flushes == 0;
         self.stats.flushes += 1;
-        let back_end = *self.back_end.get_or_insert(back_end);
+        let back_end = *self.progress.back_end.get_or_insert(back_end);
         let last = last || back_end == BackEnd::Object;
         let done = self.flush_all(pending, Flush { back_end, first, last });
-        (self.broken, self.complete) = (done.is_err(), last && done.is_ok());
+        (self.progress.broken, self.progress.complete) = (done.is_err(), last && done.is_ok());
         done
     }
 
@@ -80,12 +80,12 @@ impl<M: Module> MergingModule<M> {
         self.emit_functions(&plan, &mut pending, &unit)?;
         self.emit_data(&plan, pending.data, &mut unit, back_end)?;
         if let Some(increment) = &increment {
-            self.emitted.extend(increment);
+            self.passes.emitted.extend(increment);
         }
-        self.pass_stats = *plan.stats();
+        self.passes.stats = *plan.stats();
         if let Some(Err(refutation)) = plan.proof() {
             self.stats.refuted += 1;
-            self.refutation = Some(refutation.clone());
+            self.passes.refutation = Some(refutation.clone());
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ impl<M: Module> MergingModule<M> {
         for reloc in relocs {
             match &reloc.name {
                 ModuleRelocTarget::User { namespace: 0, index } => {
-                    self.functions[FuncId::from_u32(*index)].address_held = true;
+                    self.symbols.functions[FuncId::from_u32(*index)].address_held = true;
                 }
                 // Offsets are only valid in the very code in which they were found.
                 ModuleRelocTarget::FunctionOffset(other, _) if *other != function => {
@@ -169,7 +169,7 @@ impl<M: Module> MergingModule<M> {
         description: &DataDescription,
     ) -> DataAttributes {
         let defaults = DataAttributes { addresses: self.options.data, ..DataAttributes::default() };
-        let attributes = self.data_attributes.get(&data).copied().unwrap_or(defaults);
+        let attributes = self.symbols.data_attributes.get(&data).copied().unwrap_or(defaults);
         let declaration = self.inner.declarations().get_data_decl(data);
         let align = description.align.unwrap_or(1).max(self.inner.isa().symbol_alignment());
         DataAttributes {
@@ -177,7 +177,7 @@ impl<M: Module> MergingModule<M> {
             writable: declaration.writable,
             tls: declaration.tls,
             pinned: attributes.pinned || description.used,
-            externally_used: attributes.externally_used || self.data[data].used,
+            externally_used: attributes.externally_used || self.symbols.data[data].used,
             alignment: align,
             ..attributes
         }
@@ -213,12 +213,12 @@ impl<M: Module> MergingModule<M> {
         // earlier flushes eliminated is known in any case.
         let remembers = self.options.remember && !(first && last);
         let mut merger = match (remembers, first) {
-            (true, _) => Merger::after(&self.emitted, options),
-            (false, false) => Merger::after_without_merging(&self.emitted, options),
+            (true, _) => Merger::after(&self.passes.emitted, options),
+            (false, false) => Merger::after_without_merging(&self.passes.emitted, options),
             (false, true) => Merger::new(options),
         };
         merger.reserve(unit.functions.len());
-        let fresh = self.shared.len() as u32;
+        let fresh = self.symbols.shared.len() as u32;
         let deferred = Deferred { pending, unit };
         #[cfg(feature = "parallel")]
         let ahead = self.ahead.is_some();
@@ -294,12 +294,12 @@ impl<M: Module> MergingModule<M> {
             let function = self.declare_new_body(new)?;
             // Not every symbol that was handed out was needed, and they come in any order.
             let index = plan.entry(new.function()).symbol().index as usize;
-            if self.shared.len() <= index {
-                self.shared.resize(index + 1, function);
+            if self.symbols.shared.len() <= index {
+                self.symbols.shared.resize(index + 1, function);
             }
-            self.shared[index] = function;
+            self.symbols.shared[index] = function;
             self.stats.new_bodies += 1;
-            self.functions[function].defined = true;
+            self.symbols.functions[function].defined = true;
         }
         Ok(())
     }
@@ -334,7 +334,7 @@ impl<M: Module> MergingModule<M> {
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {
             let index = FunctionIndex::new(index);
             let disposition = plan.entry(index).disposition();
-            self.functions[*function].reason = Some(plan.entry(index).reason());
+            self.symbols.functions[*function].reason = Some(plan.entry(index).reason());
             let Some(to) = disposition.representative() else {
                 continue;
             };
@@ -342,7 +342,7 @@ impl<M: Module> MergingModule<M> {
             if back_end == BackEnd::Object {
                 self.give_local_name(body)?;
             }
-            self.functions[body].replaces_others = true;
+            self.symbols.functions[body].replaces_others = true;
             let extra = plan.thunk_arguments(index);
             let name = |symbol: &UserExternalName| match symbol.namespace {
                 ADDED => Some(crate::symbol(self.view().local_name(self.view().id_of(symbol)))),
@@ -354,10 +354,10 @@ impl<M: Module> MergingModule<M> {
             for UserExternalName { namespace, index } in
                 extra.iter().filter_map(ExtraArgument::symbol)
             {
-                self.observe_pointer(*namespace, *index);
+                self.symbols.observe_pointer(*namespace, *index);
             }
             let flushes = self.stats.flushes as u32;
-            let state = &mut self.functions[*function];
+            let state = &mut self.symbols.functions[*function];
             state.disposition = disposition.map(|_| body);
             state.flush = flushes;
             state.preemptible = plan.call_target(index) == index && extra.is_empty();
@@ -365,7 +365,7 @@ impl<M: Module> MergingModule<M> {
             debug_assert!(!state.preemptible || attributes.linkage == Linkage::Preemptible);
             self.view()
                 .check_eliminated(*function, attributes)
-                .inspect_err(|_| self.failed = Some(*function))?;
+                .inspect_err(|_| self.progress.failed = Some(*function))?;
         }
         match back_end {
             BackEnd::Object => self.name_passed_functions(plan, pending, unit)?,
@@ -373,7 +373,7 @@ impl<M: Module> MergingModule<M> {
             // callee that may be exported.
             BackEnd::Any if self.view().is_elf() => {
                 for (function, _) in &unit.functions {
-                    self.pass_from_afar(*function);
+                    self.symbols.pass_from_afar(*function);
                 }
             }
             BackEnd::Any | BackEnd::Jit => {}
@@ -391,7 +391,7 @@ impl<M: Module> MergingModule<M> {
 
     /// Turns a function without code into a thunk.
     fn place_late_thunk(&mut self, function: FuncId) {
-        let state = &mut self.functions[function];
+        let state = &mut self.symbols.functions[function];
         let to = match state.disposition {
             Disposition::Alias { to } => {
                 self.stats.aliases -= 1;
@@ -409,22 +409,22 @@ impl<M: Module> MergingModule<M> {
 
     /// Defines a function that [`MergingModule::place_late_thunk`] made a thunk.
     pub(crate) fn emit_late_thunk(&mut self, plan: &Plan, function: FuncId) -> ModuleResult<()> {
-        let body = self.functions[function].disposition.representative();
+        let body = self.symbols.functions[function].disposition.representative();
         let body = body.expect("an eliminated function has a body");
         let declaration = self.inner.declarations().get_function_decl(function);
         let signature = declaration.signature.clone();
         let alignment = self.view().attributes_of(function).alignment;
         self.emit_thunk(plan, function, &signature, alignment, self.view().local_name(body))
-            .inspect_err(|_| self.failed = Some(function))?;
+            .inspect_err(|_| self.progress.failed = Some(function))?;
         self.stats.thunks += 1;
-        self.stats.saved_code_bytes -= i64::from(self.functions[function].size);
+        self.stats.saved_code_bytes -= i64::from(self.symbols.functions[function].size);
         Ok(())
     }
 
     /// Defines the functions that have no code left, because an object needs a definition of every function that
     /// was declared as defined. To be called once, after the flush.
     pub(crate) fn define_eliminated(&mut self) -> ModuleResult<()> {
-        if self.back_end != Some(BackEnd::Object) {
+        if self.progress.back_end != Some(BackEnd::Object) {
             return Ok(());
         }
         let without_code = |(function, state): (FuncId, &FunctionState)| match state.disposition {
@@ -432,13 +432,13 @@ impl<M: Module> MergingModule<M> {
             Disposition::Keep | Disposition::Thunk { to: _ } => None,
         };
         let without_code: Vec<(FuncId, FuncId)> =
-            self.functions.iter().filter_map(without_code).collect();
+            self.symbols.functions.iter().filter_map(without_code).collect();
         for (function, body) in without_code {
             // A body that takes extra arguments may not replace the function, so its address cannot be the symbol's. Nor can
             // that of a body of which the linker may keep another copy. (Ascending: they were declared in their order.)
             let name = self.view().local_name(body);
             let is_content = self.aliases.contents.binary_search(&name).is_ok();
-            if self.functions[function].extra.is_empty() && !is_content {
+            if self.symbols.functions[function].extra.is_empty() && !is_content {
                 self.aliases.functions.push((function, body));
             }
             self.inner.define_function_bytes(function, 1, &[], &[])?;
@@ -449,7 +449,7 @@ impl<M: Module> MergingModule<M> {
     fn place_data(&mut self, plan: &Plan, unit: &Unit, back_end: BackEnd) -> ModuleResult<()> {
         for (index, (data, _, object)) in unit.data.iter().enumerate() {
             let entry = plan.data_entry(DataIndex::new(index));
-            self.data[*data].reason = Some(entry.reason());
+            self.symbols.data[*data].reason = Some(entry.reason());
             let Some(to) = entry.disposition().representative() else {
                 continue;
             };
@@ -457,9 +457,9 @@ impl<M: Module> MergingModule<M> {
             if back_end == BackEnd::Object {
                 self.give_local_data_name(to)?;
             }
-            self.data[to].replaces_others = true;
+            self.symbols.data[to].replaces_others = true;
             let flushes = self.stats.flushes as u32;
-            let state = &mut self.data[*data];
+            let state = &mut self.symbols.data[*data];
             state.disposition = entry.disposition().map(|_| to);
             state.flush = flushes;
             self.view().check_eliminated_data(*data, entry.attributes())?;

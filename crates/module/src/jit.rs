@@ -56,7 +56,7 @@ impl MergingModule<JITModule> {
     /// The merge map, with the addresses of all functions that were finalized.
     pub fn finalized_map(&self) -> MergeMap {
         let mut map = self.merge_map();
-        for (function, state) in self.functions.iter().filter(|(_, state)| state.size > 0) {
+        for (function, state) in self.symbols.functions.iter().filter(|(_, state)| state.size > 0) {
             let start = self.inner.get_finalized_function(function) as usize as u64;
             map.place(crate::symbol(function), start, u64::from(state.size));
         }

@@ -196,6 +196,49 @@ struct Pending {
     data: Vec<(DataId, DataDescription)>,
 }
 
+/// What is known of functions and data objects, over all flushes.
+#[derive(Default)]
+struct Symbols {
+    functions: SecondaryMap<FuncId, FunctionState>,
+    data: SecondaryMap<DataId, DataState>,
+    /// What the embedder says of functions.
+    attributes: HashMap<FuncId, Attributes, FxBuildHasher>,
+    /// The same for data objects.
+    data_attributes: HashMap<DataId, DataAttributes, FxBuildHasher>,
+    /// Functions that the plans added, by the index of their symbols.
+    shared: Vec<FuncId>,
+    /// Local names, which cannot be interposed, of functions that could be.
+    local_names: HashMap<FuncId, FuncId, FxBuildHasher>,
+    /// The same for data objects.
+    local_data_names: HashMap<DataId, DataId, FxBuildHasher>,
+    /// The functions of local names.
+    named: HashMap<FuncId, FuncId, FxBuildHasher>,
+}
+
+/// What the passes of the flushes left.
+#[derive(Default)]
+struct Passes {
+    /// The functions and data into which later ones can be merged.
+    emitted: MergeCache,
+    /// The statistics of the last flush.
+    stats: Stats,
+    /// Why the plan of the last flush that was refused could not be proved.
+    refutation: Option<Refutation>,
+}
+
+/// How far the flushes came, and whether more definitions may follow.
+#[derive(Default)]
+struct Progress {
+    /// For what the first flush was planned, and all that come after.
+    back_end: Option<BackEnd>,
+    /// The function at which a flush failed.
+    failed: Option<FuncId>,
+    /// A flush failed, and the definitions that it was working on are lost.
+    broken: bool,
+    /// Whether nothing can be defined any more.
+    complete: bool,
+}
+
 /// A module that merges functions that do the same thing before they are compiled.
 ///
 /// Wrap the module that is used so far, and use the wrapper in its place:
@@ -220,35 +263,16 @@ pub struct MergingModule<M> {
     /// That of the wrapped module.
     target: Target,
     options: ModuleOptions,
-    attributes: HashMap<FuncId, Attributes, FxBuildHasher>,
-    data_attributes: HashMap<DataId, DataAttributes, FxBuildHasher>,
-    functions: SecondaryMap<FuncId, FunctionState>,
-    data: SecondaryMap<DataId, DataState>,
-    /// Functions that the plans added, by the index of their symbols.
-    shared: Vec<FuncId>,
-    /// Local names, which cannot be interposed, of functions that could be.
-    local_names: HashMap<FuncId, FuncId, FxBuildHasher>,
-    local_data_names: HashMap<DataId, DataId, FxBuildHasher>,
-    /// The functions of these names.
-    named: HashMap<FuncId, FuncId, FxBuildHasher>,
+    symbols: Symbols,
     pending: Pending,
     aliases: Aliases,
-    emitted: MergeCache,
     stats: ModuleStats,
-    /// The statistics of the last flush.
-    pass_stats: Stats,
-    refutation: Option<Refutation>,
+    passes: Passes,
+    progress: Progress,
     context: Option<Box<Context>>,
     /// How functions are defined that other threads compiled.
     #[cfg(feature = "parallel")]
     ahead: Option<parallel::Ahead<M>>,
-    failed: Option<FuncId>,
-    /// A flush failed, and the definitions that it was working on are lost.
-    broken: bool,
-    /// For what the first flush was planned, and all that come after.
-    back_end: Option<BackEnd>,
-    /// Whether nothing can be defined any more.
-    complete: bool,
     /// Which functions share bodies with functions of other objects.
     sharing_map: Option<Arc<SharingMap<'static>>>,
 }
@@ -268,27 +292,15 @@ impl<M: Module> MergingModule<M> {
             },
             inner,
             options,
-            attributes: HashMap::default(),
-            data_attributes: HashMap::default(),
-            functions: SecondaryMap::new(),
-            data: SecondaryMap::new(),
-            shared: Vec::new(),
-            local_names: HashMap::default(),
-            local_data_names: HashMap::default(),
-            named: HashMap::default(),
+            symbols: Symbols::default(),
             pending: Pending::default(),
             aliases: Aliases::default(),
-            emitted: MergeCache::new(),
             stats: ModuleStats::default(),
-            pass_stats: Stats::default(),
-            refutation: None,
+            passes: Passes::default(),
+            progress: Progress::default(),
             context: None,
             #[cfg(feature = "parallel")]
             ahead: None,
-            failed: None,
-            broken: false,
-            back_end: None,
-            complete: false,
             sharing_map: None,
         }
     }
@@ -330,7 +342,8 @@ impl<M: Module> MergingModule<M> {
     /// `address_taken`.
     pub fn attributes(&mut self, function: FuncId) -> &mut Attributes {
         let addresses = self.options.functions;
-        self.attributes
+        self.symbols
+            .attributes
             .entry(function)
             .or_insert_with(|| Attributes { addresses, ..Attributes::default() })
     }
@@ -339,7 +352,8 @@ impl<M: Module> MergingModule<M> {
     /// those of the declaration.
     pub fn data_attributes(&mut self, data: DataId) -> &mut DataAttributes {
         let addresses = self.options.data;
-        self.data_attributes
+        self.symbols
+            .data_attributes
             .entry(data)
             .or_insert_with(|| DataAttributes { addresses, ..DataAttributes::default() })
     }
@@ -351,37 +365,37 @@ impl<M: Module> MergingModule<M> {
 
     /// Counters of the pass in the last flush.
     pub fn pass_stats(&self) -> &Stats {
-        &self.pass_stats
+        &self.passes.stats
     }
 
     /// The reason why the plan of the last refused flush could not be proved. Symbols of functions have namespace 0
     /// and the number of their `FuncId`.
     pub fn refutation(&self) -> Option<&Refutation> {
-        self.refutation.as_ref()
+        self.passes.refutation.as_ref()
     }
 
     /// The disposition of a function, with its reason. `None` before it is flushed, and for functions that were
     /// defined by bytes.
     pub fn outcome(&self, function: FuncId) -> Option<(Disposition<FuncId>, Reason)> {
-        let FunctionState { disposition, reason, .. } = &self.functions[function];
+        let FunctionState { disposition, reason, .. } = &self.symbols.functions[function];
         Some((*disposition, (*reason)?))
     }
 
     /// The same for a data object. `None` also for objects that were never deferred.
     pub fn data_outcome(&self, data: DataId) -> Option<(Disposition<DataId>, Reason)> {
-        let DataState { disposition, reason, .. } = &self.data[data];
+        let DataState { disposition, reason, .. } = &self.symbols.data[data];
         Some((*disposition, (*reason)?))
     }
 
     /// The memory, in bytes, that is held for functions that were flushed, so that later ones can be
     /// merged into them.
     pub fn remembered_bytes(&self) -> usize {
-        self.emitted.size()
+        self.passes.emitted.size()
     }
 
     /// The function at which a flush failed. The module cannot be used any more.
     pub fn failed(&self) -> Option<FuncId> {
-        self.failed
+        self.progress.failed
     }
 
     /// Says which functions share bodies with functions of other objects ([`ContentAddressing::sharing_map`]), with
@@ -439,7 +453,7 @@ impl<M: Module> MergingModule<M> {
     /// The name of the symbol by which other objects know the code of a function: that of its declaration, or for a
     /// content-addressed body its digest.
     pub fn symbol_name(&self, function: FuncId) -> String {
-        let name = self.local_names.get(&function).copied();
+        let name = self.symbols.local_names.get(&function).copied();
         // Ascending: they were declared in their order.
         let is_content = |name: &FuncId| self.aliases.contents.binary_search(name).is_ok();
         let name = name.filter(is_content).unwrap_or(function);
@@ -450,7 +464,7 @@ impl<M: Module> MergingModule<M> {
     pub fn merge_map(&self) -> MergeMap {
         let mut map = MergeMap::new();
         for (function, declaration) in self.inner.declarations().get_functions() {
-            let state = &self.functions[function];
+            let state = &self.symbols.functions[function];
             let disposition = state.disposition.map(symbol);
             if disposition == Disposition::Keep && state.size == 0 {
                 // Imports, and functions that are not flushed yet.
@@ -460,7 +474,7 @@ impl<M: Module> MergingModule<M> {
             let is_visible = declaration.linkage != cranelift_module::Linkage::Local;
             let own = |name: &UserExternalName| {
                 let id = (name.namespace == 0).then(|| FuncId::from_u32(name.index))?;
-                self.named.get(&id).copied().map(symbol)
+                self.symbols.named.get(&id).copied().map(symbol)
             };
             let arguments = state.extra.iter().map(|argument| argument.redirected(&own)).collect();
             let symbol = symbol(function);
@@ -472,13 +486,7 @@ impl<M: Module> MergingModule<M> {
     /// What is known of functions and data now.
     fn view(&self) -> View<'_> {
         View {
-            functions: &self.functions,
-            data: &self.data,
-            shared: &self.shared,
-            local_names: &self.local_names,
-            local_data_names: &self.local_data_names,
-            named: &self.named,
-            attributes: &self.attributes,
+            symbols: &self.symbols,
             options: &self.options,
             declarations: self.inner.declarations(),
             isa: self.inner.isa(),
@@ -492,14 +500,14 @@ impl<M: Module> MergingModule<M> {
 
     fn defer(&mut self, function: FuncId, definition: Definition) {
         self.pending.functions.push((function, definition));
-        self.functions[function].defined = true;
+        self.symbols.functions[function].defined = true;
     }
 
     /// Whether a definition of `function` may come now.
     fn check_definition(&self, function: FuncId) -> ModuleResult<()> {
         let declaration = self.inner.declarations().get_function_decl(function);
         let name = || declaration.linkage_name(function).into_owned();
-        check_definition(declaration.linkage, self.functions[function].defined, name)?;
+        check_definition(declaration.linkage, self.symbols.functions[function].defined, name)?;
         self.check_open()
     }
 
@@ -507,7 +515,7 @@ impl<M: Module> MergingModule<M> {
     fn check_data_definition(&self, data: DataId) -> ModuleResult<()> {
         let declaration = self.inner.declarations().get_data_decl(data);
         let name = || declaration.linkage_name(data).into_owned();
-        check_definition(declaration.linkage, self.data[data].defined, name)?;
+        check_definition(declaration.linkage, self.symbols.data[data].defined, name)?;
         self.check_open()
     }
 
@@ -522,7 +530,7 @@ impl<M: Module> MergingModule<M> {
         is_shared: bool,
     ) -> ModuleResult<()> {
         let error = match widens(before, now) {
-            true if self.complete => {
+            true if self.progress.complete => {
                 anyhow::anyhow!("{name} cannot become more visible: the object is planned already")
             }
             true if is_shared && now == cranelift_module::Linkage::Preemptible => {
@@ -534,17 +542,17 @@ impl<M: Module> MergingModule<M> {
     }
 
     fn check_open(&self) -> ModuleResult<()> {
-        match self.complete {
+        match self.progress.complete {
             true => Err(ModuleError::Backend(anyhow::anyhow!("the object is planned already"))),
             false => self.check_usable(),
         }
     }
 
     fn check_usable(&self) -> ModuleResult<()> {
-        if !self.broken {
+        if !self.progress.broken {
             return Ok(());
         }
-        let at = self.failed.map(|failed| {
+        let at = self.progress.failed.map(|failed| {
             let declaration = self.inner.declarations().get_function_decl(failed);
             std::format!(", at function {}", declaration.linkage_name(failed))
         });
@@ -653,7 +661,8 @@ impl<M: Module> Module for MergingModule<M> {
         signature: &ir::Signature,
     ) -> ModuleResult<FuncId> {
         if let Some(FuncOrDataId::Func(function)) = self.inner.get_name(name) {
-            let FunctionState { disposition, replaces_others, .. } = &self.functions[function];
+            let FunctionState { disposition, replaces_others, .. } =
+                &self.symbols.functions[function];
             let is_shared = *disposition != Disposition::Keep || *replaces_others;
             let before = self.inner.declarations().get_function_decl(function).linkage;
             self.check_linkage(name, before, linkage, is_shared)?;
@@ -673,7 +682,7 @@ impl<M: Module> Module for MergingModule<M> {
         tls: bool,
     ) -> ModuleResult<DataId> {
         if let Some(FuncOrDataId::Data(data)) = self.inner.get_name(name) {
-            let DataState { disposition, replaces_others, .. } = &self.data[data];
+            let DataState { disposition, replaces_others, .. } = &self.symbols.data[data];
             let is_shared = *disposition != Disposition::Keep || *replaces_others;
             let before = self.inner.declarations().get_data_decl(data).linkage;
             self.check_linkage(name, before, linkage, is_shared)?;
@@ -738,11 +747,11 @@ impl<M: Module> Module for MergingModule<M> {
         self.check_data_definition(data)?;
         if !self.must_wait(data, description) {
             self.inner.define_data(data, description)?;
-            self.data[data].defined = true;
+            self.symbols.data[data].defined = true;
             return Ok(());
         }
         self.pending.data.push((data, description.clone()));
-        self.data[data].defined = true;
+        self.symbols.data[data].defined = true;
         Ok(())
     }
 }

@@ -8,7 +8,7 @@
 
 use crate::flush::Unit;
 use crate::view::View;
-use crate::{DataState, MergingModule, Pending};
+use crate::{DataState, MergingModule, Pending, Symbols};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc::{Disposition, ExtraArgument, FunctionIndex, Plan};
@@ -44,8 +44,8 @@ impl<M: Module> MergingModule<M> {
         let mut left: Vec<Passed> = Vec::new();
         for (index, (function, _)) in unit.functions.iter().enumerate() {
             let index = FunctionIndex::new(index);
-            for at in 0..self.functions[*function].extra.len() {
-                let argument = &self.functions[*function].extra[at];
+            for at in 0..self.symbols.functions[*function].extra.len() {
+                let argument = &self.symbols.functions[*function].extra[at];
                 let Some(symbol) = argument.symbol().filter(|symbol| symbol.namespace == 0) else {
                     continue;
                 };
@@ -58,12 +58,12 @@ impl<M: Module> MergingModule<M> {
                     (is_near || names_another, is_own || names_another || is_near);
                 left.push(Passed { index, function: *function, at, passed, by_name });
                 let has_own_code = self.view().reached(passed).has_own_address(passed);
-                if needs_name && self.functions[passed].defined && has_own_code {
+                if needs_name && self.symbols.functions[passed].defined && has_own_code {
                     self.give_local_name(passed)?;
                 }
             }
         }
-        left.retain(|argument| self.local_names.contains_key(&argument.passed));
+        left.retain(|argument| self.symbols.local_names.contains_key(&argument.passed));
         // A name that is used now may be passed on by others.
         loop {
             let before = left.len();
@@ -71,7 +71,7 @@ impl<M: Module> MergingModule<M> {
             for Passed { index, function, at, passed, by_name } in left {
                 let name = crate::symbol(self.view().local_name(passed));
                 if by_name || self.view().is_passed_on(&name, pending.func(unit, index)) {
-                    let argument = &mut self.functions[function].extra[at];
+                    let argument = &mut self.symbols.functions[function].extra[at];
                     *argument = argument.redirected(&|_| Some(name.clone()));
                 } else {
                     waiting.push(Passed { index, function, at, passed, by_name });
@@ -80,20 +80,6 @@ impl<M: Module> MergingModule<M> {
             left = waiting;
             if left.is_empty() || left.len() == before {
                 return Ok(());
-            }
-        }
-    }
-
-    /// Makes the body of a function receive addresses of functions in a form that is valid if these are exported, now or
-    /// later. It takes as many bytes.
-    pub(crate) fn pass_from_afar(&mut self, function: FuncId) {
-        for argument in &mut self.functions[function].extra {
-            match argument {
-                ExtraArgument::Function { ty: _, symbol: _, signature: _, colocated }
-                | ExtraArgument::Address { ty: _, symbol: _, offset: _, colocated } => {
-                    *colocated = false;
-                }
-                ExtraArgument::Constant { ty: _, bits: _ } => {}
             }
         }
     }
@@ -113,12 +99,12 @@ impl<M: Module> MergingModule<M> {
             let entry = plan.entry(index);
             if entry.disposition() != Disposition::Keep {
                 // Functions that were merged into it, before it was merged itself, pass the same extra arguments.
-                let extra = &self.functions[*function].extra;
+                let extra = &self.symbols.functions[*function].extra;
                 used.extend(extra.iter().filter_map(ExtraArgument::symbol).cloned());
                 continue;
             }
             // Also if nothing is merged into it: a reference to it may replace a reference to an equal function.
-            let replaces_others = &mut self.functions[*function].replaces_others;
+            let replaces_others = &mut self.symbols.functions[*function].replaces_others;
             *replaces_others |= entry.has_equals();
             if *replaces_others {
                 used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
@@ -130,7 +116,7 @@ impl<M: Module> MergingModule<M> {
         }
         for (data, attributes, object) in &unit.data {
             if attributes.by_class() {
-                self.data[*data].replaces_others = true;
+                self.symbols.data[*data].replaces_others = true;
                 used.extend(object.relocations.iter().map(|reloc| reloc.target.clone()));
             }
         }
@@ -140,7 +126,7 @@ impl<M: Module> MergingModule<M> {
             match symbol.namespace {
                 0 => {
                     let function = FuncId::from_u32(symbol.index);
-                    let defined = self.functions[function].defined;
+                    let defined = self.symbols.functions[function].defined;
                     let has_own_code = self.view().reached(function).has_own_address(function);
                     let entry = plan.function(&symbol).map(|function| plan.entry(function));
                     let has_equals = entry.is_some_and(|entry| entry.has_equals());
@@ -151,7 +137,7 @@ impl<M: Module> MergingModule<M> {
                 }
                 1 => {
                     let data = DataId::from_u32(symbol.index);
-                    let DataState { defined, disposition, .. } = self.data[data];
+                    let DataState { defined, disposition, .. } = self.symbols.data[data];
                     // A pinned object replaces no other one, but references to its equals may go to it.
                     if defined
                         && disposition == Disposition::Keep
@@ -171,7 +157,7 @@ impl<M: Module> MergingModule<M> {
     pub(crate) fn give_local_name(&mut self, body: FuncId) -> ModuleResult<()> {
         let declaration = self.inner.declarations().get_function_decl(body);
         if !self.view().can_be_interposed(declaration.linkage)
-            || self.local_names.contains_key(&body)
+            || self.symbols.local_names.contains_key(&body)
         {
             return Ok(());
         }
@@ -182,11 +168,11 @@ impl<M: Module> MergingModule<M> {
 
     /// Makes `name`, which nothing is defined under, the name by which references reach the code of `body`.
     pub(crate) fn name_body(&mut self, body: FuncId, name: FuncId) -> ModuleResult<()> {
-        self.functions[name].defined = true;
+        self.symbols.functions[name].defined = true;
         self.inner.define_function_bytes(name, 1, &[], &[])?;
         self.aliases.functions.push((name, body));
-        self.local_names.insert(body, name);
-        self.named.insert(name, body);
+        self.symbols.local_names.insert(body, name);
+        self.symbols.named.insert(name, body);
         Ok(())
     }
 
@@ -194,30 +180,46 @@ impl<M: Module> MergingModule<M> {
     pub(crate) fn give_local_data_name(&mut self, data: DataId) -> ModuleResult<()> {
         let declaration = self.inner.declarations().get_data_decl(data);
         if !self.view().can_be_interposed(declaration.linkage)
-            || self.local_data_names.contains_key(&data)
+            || self.symbols.local_data_names.contains_key(&data)
         {
             return Ok(());
         }
         let name = self.inner.declare_anonymous_data(false, false)?;
-        self.data[name].defined = true;
+        self.symbols.data[name].defined = true;
         let mut empty = DataDescription::new();
         empty.define(Box::new([]));
         self.inner.define_data(name, &empty)?;
         self.aliases.data.push((name, data));
-        self.local_data_names.insert(data, name);
+        self.symbols.local_data_names.insert(data, name);
         Ok(())
+    }
+}
+
+impl Symbols {
+    /// Makes the body of a function receive addresses of functions in a form that is valid if these are exported, now
+    /// or later. It takes as many bytes.
+    pub(crate) fn pass_from_afar(&mut self, function: FuncId) {
+        for argument in &mut self.functions[function].extra {
+            match argument {
+                ExtraArgument::Function { ty: _, symbol: _, signature: _, colocated }
+                | ExtraArgument::Address { ty: _, symbol: _, offset: _, colocated } => {
+                    *colocated = false;
+                }
+                ExtraArgument::Constant { ty: _, bits: _ } => {}
+            }
+        }
     }
 }
 
 impl<'a> View<'a> {
     /// The name by which references reach the body of `function` and nothing else.
     pub(crate) fn local_name(&self, function: FuncId) -> FuncId {
-        self.local_names.get(&function).copied().unwrap_or(function)
+        self.symbols.local_names.get(&function).copied().unwrap_or(function)
     }
 
     /// The same for a data object.
     pub(crate) fn local_data_name(&self, data: DataId) -> DataId {
-        self.local_data_names.get(&data).copied().unwrap_or(data)
+        self.symbols.local_data_names.get(&data).copied().unwrap_or(data)
     }
 
     /// Whether a function names a symbol, or calls a function whose body receives it as an extra argument.
@@ -232,7 +234,7 @@ impl<'a> View<'a> {
             return &[];
         }
         let function = FuncId::from_u32(symbol.index);
-        self.reached(self.named.get(&function).copied().unwrap_or(function)).extra
+        self.reached(self.symbols.named.get(&function).copied().unwrap_or(function)).extra
     }
 
     /// Whether a function calls a function whose body receives a symbol as an extra argument.

@@ -52,7 +52,7 @@ impl View<'_> {
                     return None;
                 }
                 let FunctionState { disposition, extra, reason, flush, .. } =
-                    &self.functions[function];
+                    &self.symbols.functions[function];
                 let to = disposition.representative().map(crate::symbol);
                 (to, extra.len(), *reason, *flush)
             }
@@ -61,7 +61,7 @@ impl View<'_> {
                 if self.data_reached(data).symbol.is_some() {
                     return None;
                 }
-                let DataState { disposition, reason, flush, .. } = self.data[data];
+                let DataState { disposition, reason, flush, .. } = self.symbols.data[data];
                 (disposition.representative().map(crate::data_symbol), 0, reason, flush)
             }
             _ => return Some(format!("{symbol}, which the module does not have")),
@@ -86,7 +86,7 @@ impl View<'_> {
         function: FuncId,
         attributes: &Attributes,
     ) -> ModuleResult<()> {
-        let FunctionState { disposition, .. } = &self.functions[function];
+        let FunctionState { disposition, .. } = &self.symbols.functions[function];
         let is_visible = attributes.linkage.is_visible_outside()
             && matches!(disposition, Disposition::Redirect { to: _ });
         if attributes.externally_called || is_visible {
@@ -102,7 +102,7 @@ impl View<'_> {
         attributes: &DataAttributes,
     ) -> ModuleResult<()> {
         let is_visible = attributes.linkage.is_visible_outside()
-            && matches!(self.data[data].disposition, Disposition::Redirect { to: _ });
+            && matches!(self.symbols.data[data].disposition, Disposition::Redirect { to: _ });
         if attributes.externally_used || is_visible {
             self.check_needed(&crate::data_symbol(data))?;
         }

@@ -124,9 +124,9 @@ impl MergingModule<ObjectModule> {
         self.flush_to(BackEnd::Object, true)?;
         self.define_eliminated()?;
         let map = with_map.then(|| self.merge_map());
-        let MergingModule { inner, aliases, functions, .. } = self;
+        let MergingModule { inner, aliases, symbols, .. } = self;
         let mut product = inner.finish();
-        let map = map.map(|map| with_places(map, &functions, &product));
+        let map = map.map(|map| with_places(map, &symbols.functions, &product));
         aliases.place(&mut product);
         Ok((product, map))
     }

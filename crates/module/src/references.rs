@@ -57,7 +57,7 @@ impl References<'_> {
         match written.namespace {
             // Its own code, which passes the extra arguments if it is a thunk.
             0 if self.shared => {
-                let name = self.view.local_names.get(&FuncId::from_u32(written.index));
+                let name = self.view.symbols.local_names.get(&FuncId::from_u32(written.index));
                 name.copied().map(symbol)
             }
             ADDED => Some(self.local(written)),
@@ -86,8 +86,8 @@ impl References<'_> {
             1 if self.shared => {
                 let data = DataId::from_u32(written.index);
                 // The address of an alias is that of its target.
-                let body = self.view.data[data].disposition.representative();
-                match (body, self.view.local_data_names.get(&body.unwrap_or(data))) {
+                let body = self.view.symbols.data[data].disposition.representative();
+                match (body, self.view.symbols.local_data_names.get(&body.unwrap_or(data))) {
                     (None, None) => None,
                     (_, Some(&name)) => Some(data_symbol(name)),
                     (Some(body), None) => Some(data_symbol(body)),
@@ -101,14 +101,15 @@ impl References<'_> {
     /// The function whose address shared code uses for that of a function. Where addresses are significant, all that share
     /// the code name this function.
     fn shared_function(&self, function: FuncId) -> Option<FuncId> {
-        let FunctionState { disposition, extra, preemptible, .. } = &self.view.functions[function];
+        let FunctionState { disposition, extra, preemptible, .. } =
+            &self.view.symbols.functions[function];
         if *preemptible || self.view.attributes_of(function).addresses == Addresses::Significant {
             return None;
         }
         // Without extra arguments, the body is equivalent to the function, wherever the function's own symbol leads.
         match disposition.representative().filter(|_| extra.is_empty()) {
             Some(body) => Some(self.view.local_name(body)),
-            None => self.view.local_names.get(&function).copied(),
+            None => self.view.symbols.local_names.get(&function).copied(),
         }
     }
 
@@ -117,7 +118,7 @@ impl References<'_> {
     /// into the one that an argument names.
     pub fn extra(&self, function: FuncId) -> Vec<ExtraArgument> {
         let shared = References { shared: true, ..*self };
-        let arguments = &self.view.functions[function].extra;
+        let arguments = &self.view.symbols.functions[function].extra;
         arguments.iter().map(|argument| argument.redirected(&|name| shared.address(name))).collect()
     }
 

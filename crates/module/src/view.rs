@@ -5,25 +5,16 @@
 //! is changed here.
 
 use crate::flush::ADDED;
-use crate::{DataState, FunctionState, ModuleOptions, linkage};
+use crate::{FunctionState, ModuleOptions, Symbols, linkage};
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_codegen::isa::TargetIsa;
-use cranelift_entity::SecondaryMap;
 use cranelift_mergefunc::{Attributes, Reached, reached};
 use cranelift_module::{DataId, FuncId, ModuleDeclarations};
-use rustc_hash::FxBuildHasher;
-use std::collections::HashMap;
 
-/// The fields of a [`MergingModule`](crate::MergingModule) of these names, and what the wrapped module declares.
+/// What a [`MergingModule`](crate::MergingModule) knows, its options, and what the wrapped module declares.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
-    pub functions: &'a SecondaryMap<FuncId, FunctionState>,
-    pub data: &'a SecondaryMap<DataId, DataState>,
-    pub shared: &'a Vec<FuncId>,
-    pub local_names: &'a HashMap<FuncId, FuncId, FxBuildHasher>,
-    pub local_data_names: &'a HashMap<DataId, DataId, FxBuildHasher>,
-    pub named: &'a HashMap<FuncId, FuncId, FxBuildHasher>,
-    pub attributes: &'a HashMap<FuncId, Attributes, FxBuildHasher>,
+    pub symbols: &'a Symbols,
     pub options: &'a ModuleOptions,
     pub declarations: &'a ModuleDeclarations,
     pub isa: &'a dyn TargetIsa,
@@ -33,16 +24,16 @@ impl<'a> View<'a> {
     /// The function of a symbol of the pass.
     pub(crate) fn id_of(&self, symbol: &UserExternalName) -> FuncId {
         match symbol.namespace {
-            ADDED => self.shared[symbol.index as usize],
+            ADDED => self.symbols.shared[symbol.index as usize],
             _ => FuncId::from_u32(symbol.index),
         }
     }
 
     pub(crate) fn attributes_of(&self, function: FuncId) -> Attributes {
         let defaults = Attributes { addresses: self.options.functions, ..Attributes::default() };
-        let attributes = self.attributes.get(&function).copied().unwrap_or(defaults);
+        let attributes = self.symbols.attributes.get(&function).copied().unwrap_or(defaults);
         let declaration = self.declarations.get_function_decl(function);
-        let FunctionState { called, address_held, .. } = self.functions[function];
+        let FunctionState { called, address_held, .. } = self.symbols.functions[function];
         Attributes {
             linkage: linkage(declaration.linkage),
             address_taken: attributes.address_taken || address_held,
@@ -53,7 +44,7 @@ impl<'a> View<'a> {
 
     /// What references to a function lead to, by what this flush and earlier ones decided.
     pub(crate) fn reached(&self, function: FuncId) -> Reached<'a, FuncId> {
-        let functions = self.functions;
+        let functions = &self.symbols.functions;
         reached(function, |function| {
             let FunctionState { disposition, extra, .. } = &functions[function];
             (*disposition, extra)
@@ -62,7 +53,7 @@ impl<'a> View<'a> {
 
     /// What references to a data object lead to.
     pub(crate) fn data_reached(&self, data: DataId) -> Reached<'a, DataId> {
-        reached(data, |data| (self.data[data].disposition, &[]))
+        reached(data, |data| (self.symbols.data[data].disposition, &[]))
     }
 
     /// The function whose address should be used in place of that of `function`, if another one.
