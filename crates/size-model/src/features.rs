@@ -40,12 +40,7 @@ pub fn features(
         scratch,
         count,
         calls: 0,
-        live: 0,
-        live_floats: 0,
-        most_live: 0,
-        most_across_calls: 0,
-        across_calls: 0,
-        uses_after_calls: 0,
+        live: Live::default(),
         has_area: false,
         known: Vec::new(),
         times: 1,
@@ -69,6 +64,23 @@ enum Base {
     Value(Value),
 }
 
+/// How many values live, at once and across calls.
+#[derive(Default)]
+struct Live {
+    /// How many integers live here.
+    integers: u32,
+    /// How many floating-point numbers and vectors live here.
+    floats: u32,
+    /// The most integers that lived at once.
+    most: u32,
+    /// The most integers that lived across a call.
+    most_across_calls: u32,
+    /// The integers whose last use came behind a call.
+    across_calls: u32,
+    /// The uses of integers behind a call.
+    uses_after_calls: u32,
+}
+
 struct Scan<'a, C> {
     func: &'a Function,
     registers: &'a Registers,
@@ -78,18 +90,7 @@ struct Scan<'a, C> {
     position: u32,
     /// How many calls there were so far.
     calls: u32,
-    /// How many integers live here.
-    live: u32,
-    /// How many floating-point numbers and vectors live here.
-    live_floats: u32,
-    /// The most integers that lived at once.
-    most_live: u32,
-    /// The most integers that lived across a call.
-    most_across_calls: u32,
-    /// The integers whose last use came behind a call.
-    across_calls: u32,
-    /// The uses of integers behind a call.
-    uses_after_calls: u32,
+    live: Live,
     /// Whether the frame holds stack slots or arguments of callees.
     has_area: bool,
     /// What was loaded or stored last in this block.
@@ -161,15 +162,15 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         }
         self.add(Quantity::FramePage, (bytes / 4096).min(1000) as u32);
         let Registers { saved, integers, .. } = *self.registers;
-        let crowded = self.most_live.saturating_sub(integers - saved);
-        self.add(Quantity::SavedRegister, saved.min(self.most_across_calls.max(crowded)));
-        let enough = self.most_across_calls <= saved;
+        let crowded = self.live.most.saturating_sub(integers - saved);
+        self.add(Quantity::SavedRegister, saved.min(self.live.most_across_calls.max(crowded)));
+        let enough = self.live.most_across_calls <= saved;
         let [values, uses] = match enough {
             true => [Quantity::AcrossCall, Quantity::UseAfterCall],
             false => [Quantity::SpilledAcrossCall, Quantity::ReloadAfterCall],
         };
-        self.add(values, self.across_calls);
-        self.add(uses, self.uses_after_calls);
+        self.add(values, self.live.across_calls);
+        self.add(uses, self.live.uses_after_calls);
     }
 
     fn define(&mut self, value: Value) {
@@ -181,13 +182,13 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
             Held::Constant(_) | Held::Slot { .. } => {}
             Held::Float => {
                 known.calls_before = self.calls;
-                self.live_floats += 1;
+                self.live.floats += 1;
             }
             Held::Integer => {
                 known.calls_before = self.calls;
-                self.live += 1;
-                self.most_live = self.most_live.max(self.live);
-                if self.live > self.registers.integers {
+                self.live.integers += 1;
+                self.live.most = self.live.most.max(self.live.integers);
+                if self.live.integers > self.registers.integers {
                     self.add(Quantity::CrowdedDefinition, 1);
                 }
             }
@@ -204,7 +205,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
             Held::Constant(kind) => (self.count)(Feature::Constant(of, kind), self.times),
             Held::Slot { far } => self.slot(far, Quantity::SlotAddress),
             Held::Float => {
-                if self.live_floats > self.registers.floats {
+                if self.live.floats > self.registers.floats {
                     self.add(Quantity::CrowdedFloatUse, 1);
                 }
                 if across {
@@ -212,18 +213,18 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
                 }
                 if ends {
                     self.scratch.values[value.index()].last = 0;
-                    self.live_floats = self.live_floats.saturating_sub(1);
+                    self.live.floats = self.live.floats.saturating_sub(1);
                 }
             }
             Held::Integer => {
-                if self.live > self.registers.integers {
+                if self.live.integers > self.registers.integers {
                     self.add(Quantity::CrowdedUse, 1);
                 }
-                self.uses_after_calls += u32::from(across);
+                self.live.uses_after_calls += u32::from(across);
                 if ends {
                     self.scratch.values[value.index()].last = 0;
-                    self.live = self.live.saturating_sub(1);
-                    self.across_calls += u32::from(across);
+                    self.live.integers = self.live.integers.saturating_sub(1);
+                    self.live.across_calls += u32::from(across);
                 }
             }
         }
@@ -291,7 +292,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         self.memory(data, ty);
         if opcode.is_call() && !opcode.is_return() {
             self.calls += 1;
-            self.most_across_calls = self.most_across_calls.max(self.live);
+            self.live.most_across_calls = self.live.most_across_calls.max(self.live.integers);
         }
         self.results(inst);
     }
