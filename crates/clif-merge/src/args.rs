@@ -352,7 +352,7 @@ struct TargetArg {
     target: Option<Triple>,
 }
 
-/// The targets of code that is measured.
+/// The targets of code that is measured, and their settings.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Code generation")]
 pub struct Targets {
@@ -369,6 +369,9 @@ pub struct Targets {
         value_parser = parse_target,
     )]
     targets: Vec<Triple>,
+
+    #[command(flatten)]
+    settings: Settings,
 }
 
 impl Targets {
@@ -379,16 +382,17 @@ impl Targets {
     ///
     /// Settings that no target has, a target that is named twice, and a unit that contradicts the
     /// command line or is for none of the targets.
-    pub fn isas(&self, sources: &[Source], settings: &Settings) -> Result<Vec<OwnedTargetIsa>> {
+    pub fn isas(&self, sources: &[Source]) -> Result<Vec<OwnedTargetIsa>> {
+        let given = &self.settings.settings;
         for (at, triple) in self.targets.iter().enumerate() {
             if self.targets[..at].contains(triple) {
                 return Err(usage(format!("the target {triple} is named twice")));
             }
         }
         // Errors of the command line are reported first.
-        isa::build_all(&self.targets, &settings.settings)?;
+        isa::build_all(&self.targets, given)?;
         let settings = Headers::of(sources)
-            .and_then(|headers| headers.settings(&self.targets, &settings.settings))
+            .and_then(|headers| headers.settings(&self.targets, given))
             .map_err(|error| with_lines(error, sources))?;
         isa::build_all(&self.targets, &settings)
     }

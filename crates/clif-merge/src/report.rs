@@ -4,7 +4,7 @@
 //! target, and takes the time of each step. The structs that are written as JSON are only that:
 //! fields are added to them, and neither removed nor given another meaning, while `schema` is 1.
 
-use crate::args::{General, Input, Pass, Settings, Targets};
+use crate::args::{General, Input, Pass, Targets};
 use crate::check::check;
 use crate::codegen::{Compiler, Refused, missing_settings};
 use crate::decisions::{Decision, Planned, decisions};
@@ -77,8 +77,6 @@ pub struct Opts {
     #[command(flatten)]
     targets: Targets,
     #[command(flatten)]
-    settings: Settings,
-    #[command(flatten)]
     jobs: JobsArg,
     #[command(flatten)]
     general: General,
@@ -119,22 +117,9 @@ pub enum Format {
 pub struct Report {
     /// The version of this format.
     pub schema: u32,
-    /// Functions of the unit.
-    pub functions: usize,
-    /// Classes of two or more equal functions.
-    pub classes: usize,
-    /// Functions in them.
-    pub members: usize,
-    /// Functions whose bodies are not needed any more.
-    pub merged: usize,
-    /// New functions: private copies and parameterised bodies.
-    pub new_bodies: usize,
-    /// Functions of the unit by disposition, for the target `host`.
-    #[serde(serialize_with = "in_order")]
-    pub by_disposition: Vec<(&'static str, usize)>,
-    /// Functions of the unit by the reason for that.
-    #[serde(serialize_with = "in_order")]
-    pub by_reason: Vec<(&'static str, usize)>,
+    /// How many functions there are, for the target `host`.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// Bytes of native code for each target that was measured, by its name.
     #[serde(serialize_with = "by_target")]
     pub native: Vec<Native>,
@@ -158,6 +143,43 @@ pub struct Report {
     pub data: Data,
     /// What was decided about each function and data object, for the target `host`.
     pub decisions: Vec<Decision>,
+}
+
+/// Functions, counted.
+#[derive(Debug, Serialize)]
+pub struct Counts {
+    /// Functions of the unit.
+    pub functions: usize,
+    /// Classes of two or more equal functions.
+    pub classes: usize,
+    /// Functions in them.
+    pub members: usize,
+    /// Functions whose bodies are not needed any more.
+    pub merged: usize,
+    /// New functions: private copies and parameterised bodies.
+    pub new_bodies: usize,
+    /// Functions of the unit by disposition.
+    #[serde(serialize_with = "in_order")]
+    pub by_disposition: Vec<(&'static str, usize)>,
+    /// Functions of the unit by the reason for that.
+    #[serde(serialize_with = "in_order")]
+    pub by_reason: Vec<(&'static str, usize)>,
+}
+
+impl Counts {
+    fn of(unit: &Unit, plan: &Plan) -> Counts {
+        let functions = unit.functions.len();
+        let entries = || plan.entries().take(functions).map(|(_, entry)| entry);
+        Counts {
+            functions,
+            classes: shared_classes(plan, functions),
+            members: plan.stats().plan_members,
+            merged: plan.stats().merged.functions,
+            new_bodies: plan.new_bodies().len(),
+            by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
+            by_reason: by_reason(entries().map(|entry| entry.reason())),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -336,9 +358,9 @@ fn in_order<S: Serializer>(pairs: &[(&str, usize)], serializer: S) -> Result<S::
 /// `--min-saved` that too little is saved.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { format, output, rows, repeat, min_saved, max_listings, .. } = opts;
-    let Opts { input, no_alias, pass, targets, settings, jobs, general, .. } = opts;
+    let Opts { input, no_alias, pass, targets, jobs, general, .. } = opts;
     let output = Output::check(&output)?;
-    let isas = |sources: &[Source]| targets.isas(sources, &settings);
+    let isas = |sources: &[Source]| targets.isas(sources);
     let (input, pass) = (&input, &pass);
     let task = Task {
         input,
@@ -475,16 +497,9 @@ pub fn measure<R>(task: &Task<'_>, finish: impl FnOnce(Measured<'_>) -> Result<R
     };
     let decisions = decisions(&planned, &jobs);
     let seconds = |time: Duration| time.as_secs_f64();
-    let entries = || plan.entries().take(unit.functions.len()).map(|(_, entry)| entry);
     let report = Report {
         schema: 1,
-        functions: unit.functions.len(),
-        classes: shared_classes(&plan, unit.functions.len()),
-        members: plan.stats().plan_members,
-        merged: plan.stats().merged.functions,
-        new_bodies: plan.new_bodies().len(),
-        by_disposition: by_disposition(entries().map(|entry| entry.disposition())),
-        by_reason: by_reason(entries().map(|entry| entry.reason())),
+        counts: Counts::of(&unit, &plan),
         native,
         host: isa::title_of(host),
         jobs: jobs.count(),

@@ -5,7 +5,7 @@
 use crate::codegen::Switches;
 use crate::compile::plural;
 use crate::families::{Family, NearMiss};
-use crate::report::{Bytes, Class, Data, Native, Report, Seconds};
+use crate::report::{Bytes, Class, Counts, Data, Native, Report, Seconds};
 use crate::table::{Align, percent, render, signed, thousands};
 
 /// How much of a name is shown in a table, in characters.
@@ -75,7 +75,7 @@ pub fn text(report: &Report, verbose: bool) -> String {
     text += &native(report, !similar.is_empty());
     text += &data(&report.data, verbose);
     if verbose {
-        text += &counters(report);
+        text += &counters(&report.counts);
         text += &similar;
     }
     text + &times(report)
@@ -197,8 +197,9 @@ fn native(report: &Report, has_similar: bool) -> String {
 }
 
 /// Functions by what became of them.
-fn counters(report: &Report) -> String {
-    let Report { functions, classes, members, merged, new_bodies, .. } = report;
+fn counters(counts: &Counts) -> String {
+    let Counts { functions, classes, members, merged, new_bodies, by_disposition, by_reason } =
+        counts;
     let all = *functions as f64;
     let align = [Align::Left, Align::Right, Align::Right];
     let rows = [
@@ -211,9 +212,7 @@ fn counters(report: &Report) -> String {
     if *new_bodies > 0 {
         text += &format!("new bodies: {new_bodies}\n");
     }
-    for (heading, counts) in
-        [("disposition", &report.by_disposition), ("reason", &report.by_reason)]
-    {
+    for (heading, counts) in [("disposition", by_disposition), ("reason", by_reason)] {
         let mut rows = vec![vec![heading.to_owned(), "functions".to_owned()]];
         for &(name, count) in counts.iter().filter(|(_, count)| *count > 0) {
             rows.push(vec![name.to_owned(), number(count), share(count as f64, all)]);

@@ -88,7 +88,7 @@ impl<'a> Page<'a> {
         let source = Source { why: &why, served: *served, native: self.native.is_some() };
         let data = Data::of(report, &groups, &listings, source);
         let map_label = format!("Native code by class on {}", native.title());
-        let functions = thousands(report.functions as u64);
+        let functions = thousands(report.counts.functions as u64);
         let values = [
             ("policy", self.policy()),
             ("title", escape(&format!("Merging {}", names.join(" "))).into_owned()),
@@ -97,8 +97,8 @@ impl<'a> Page<'a> {
             ("answer", escape(&answer(native)).into_owned()),
             ("input", escape(&names.join(" ")).into_owned()),
             ("functions", functions),
-            ("merged", thousands(report.merged as u64)),
-            ("new_bodies", thousands(report.new_bodies as u64)),
+            ("merged", thousands(report.counts.merged as u64)),
+            ("new_bodies", thousands(report.counts.new_bodies as u64)),
             ("targets", report.native.iter().map(target_row).collect()),
             ("data_objects", data_row(report)),
             ("target", escape(native.title()).into_owned()),
