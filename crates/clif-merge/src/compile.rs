@@ -49,18 +49,8 @@ pub struct Opts {
     #[arg(long, help_heading = "Merging")]
     no_alias: bool,
 
-    /// Emit functions that other units may have as well under digests of their contents, so that linkers keep one of them
-    ///
-    /// They go into COMDAT groups (ELF, COFF) or become weak definitions (Mach-O); a function whose symbol must stay
-    /// jumps there. No linker needs to fold identical code. Compile all units of a program with it.
-    #[arg(long, help_heading = "Merging", conflicts_with_all = ["no_merge", "merge_limit"])]
-    content_addressed: bool,
-
-    /// Share function bodies with other units as a map says that 'combine' made; implies --content-addressed
-    ///
-    /// The map is not trusted: whatever is wrong with it, it can cost bytes only. What does not fit the unit is ignored.
-    #[arg(long, value_name = "MAP", help_heading = "Merging", conflicts_with_all = ["no_merge", "merge_limit"])]
-    map: Option<PathBuf>,
+    #[command(flatten)]
+    sharing: Sharing,
 
     /// Write a summary of the unit as well, for the map of the next build
     ///
@@ -98,6 +88,23 @@ pub struct Opts {
     common: Common,
 }
 
+/// Whether function bodies are shared with other units.
+#[derive(Debug, clap::Args)]
+struct Sharing {
+    /// Emit functions that other units may have as well under digests of their contents, so that linkers keep one of them
+    ///
+    /// They go into COMDAT groups (ELF, COFF) or become weak definitions (Mach-O); a function whose symbol must stay
+    /// jumps there. No linker needs to fold identical code. Compile all units of a program with it.
+    #[arg(long, help_heading = "Merging", conflicts_with_all = ["no_merge", "merge_limit"])]
+    content_addressed: bool,
+
+    /// Share function bodies with other units as a map says that 'combine' made; implies --content-addressed
+    ///
+    /// The map is not trusted: whatever is wrong with it, it can cost bytes only. What does not fit the unit is ignored.
+    #[arg(long, value_name = "MAP", help_heading = "Merging", conflicts_with_all = ["no_merge", "merge_limit"])]
+    map: Option<PathBuf>,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   clif-merge compile unit.clif -o unit.o
@@ -117,8 +124,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         output,
         dispositions,
         no_alias,
-        content_addressed,
-        map,
+        sharing: Sharing { content_addressed, map },
         summary: unit_summary,
         merge_map,
         name,
