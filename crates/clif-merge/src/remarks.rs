@@ -133,8 +133,9 @@ enum Part {
 /// What is said of a decision behind its name, in parts.
 fn message(decision: &Decision) -> Vec<(Part, String)> {
     let words = |text: &str| (Part::Words, text.to_owned());
+    let outcome = &decision.outcome;
     let mut parts = Vec::new();
-    match (&*decision.disposition, decision.item, &decision.replaced_by) {
+    match (&*outcome.disposition, decision.item, &outcome.replaced_by) {
         ("redirect", _, Some(to)) => {
             parts.extend([words("redirected to "), (Part::Name("Representative"), to.clone())]);
         }
@@ -147,7 +148,7 @@ fn message(decision: &Decision) -> Vec<(Part, String)> {
         (_, Item::NewBody, _) => parts.push(words("new")),
         _ => parts.push(words("kept")),
     }
-    if let Some(arguments) = &decision.extra_arguments {
+    if let Some(arguments) = &outcome.extra_arguments {
         parts.extend([words(" with "), (Part::Words, arguments.clone())]);
     }
     parts.push(words(", "));
@@ -165,7 +166,7 @@ fn message(decision: &Decision) -> Vec<(Part, String)> {
         }
     }
     parts.push(words(" bytes ["));
-    parts.extend([(Part::Id("Reason"), decision.rule.clone()), words("]")]);
+    parts.extend([(Part::Id("Reason"), outcome.rule.clone()), words("]")]);
     if let Some(reason) = decision.reason() {
         parts.push(words(&format!(": {}", reason.explanation())));
     }
@@ -274,7 +275,7 @@ fn yaml(decision: &Decision, known: &Known<'_>) -> String {
         writeln!(text, "{:<16} {value}", format!("{key}:")).expect("writing to a string");
     };
     field("Pass", "cranelift-mergefunc".to_owned());
-    field("Name", decision.rule.clone());
+    field("Name", decision.outcome.rule.clone());
     if let (Some(file), Some(line)) = (&decision.file, decision.line) {
         field("DebugLoc", location(file, line));
     }

@@ -53,7 +53,8 @@ impl Filter {
         let has_rule = |decision: &Decision| {
             let resembles = decision.resembles.as_ref();
             let difference = resembles.and_then(|resembled| resembled.rule.as_ref());
-            rules.contains(&decision.rule) || difference.is_some_and(|rule| rules.contains(rule))
+            rules.contains(&decision.outcome.rule)
+                || difference.is_some_and(|rule| rules.contains(rule))
         };
         let fits = |decision: &&Decision| {
             (functions.is_empty() || is_named(decision))

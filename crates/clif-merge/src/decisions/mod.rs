@@ -47,6 +47,21 @@ pub struct Decision {
     pub line: Option<usize>,
     /// The number of the class: of equal functions or objects, or of all whose bodies one parameterised body replaces.
     pub class: u32,
+    /// What became of it, and why.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Bytes before merging: of native code, or of the object.
+    pub bytes_before: u64,
+    /// Bytes after merging.
+    pub bytes_after: u64,
+    /// The function that a kept one resembles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resembles: Option<Resembled>,
+}
+
+/// What became of a function or data object, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
     /// What became of it: `keep`, `redirect`, `alias` or `thunk`.
     pub disposition: String,
     /// The stable id of the reason.
@@ -57,13 +72,6 @@ pub struct Decision {
     /// The extra arguments that the function which replaces it receives for it, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra_arguments: Option<String>,
-    /// Bytes before merging: of native code, or of the object.
-    pub bytes_before: u64,
-    /// Bytes after merging.
-    pub bytes_after: u64,
-    /// The function that a kept one resembles.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resembles: Option<Resembled>,
 }
 
 /// As LLVM divides optimisation remarks.
@@ -126,7 +134,14 @@ impl Decision {
 
     /// The reason by its id. A table that was read from a file can have others.
     pub fn reason(&self) -> Option<Reason> {
-        Reason::ALL.into_iter().find(|reason| reason.id() == self.rule)
+        Reason::ALL.into_iter().find(|reason| reason.id() == self.outcome.rule)
+    }
+}
+
+impl Outcome {
+    /// The disposition, with the rule.
+    pub fn described(&self) -> String {
+        format!("{} [{}]", self.disposition, self.rule)
     }
 }
 
@@ -191,10 +206,12 @@ impl Planned<'_> {
             file: given.map(|given| given.place.file.clone()),
             line: given.map(|given| given.place.line),
             class: plan.entry(replaced_by_extra(plan, function).unwrap_or(function)).class(),
-            disposition: disposition.name().to_owned(),
-            rule: entry.reason().id().to_owned(),
-            replaced_by: to.map(|to| self.name(to)),
-            extra_arguments: (!extra_arguments.is_empty()).then_some(extra_arguments),
+            outcome: Outcome {
+                disposition: disposition.name().to_owned(),
+                rule: entry.reason().id().to_owned(),
+                replaced_by: to.map(|to| self.name(to)),
+                extra_arguments: (!extra_arguments.is_empty()).then_some(extra_arguments),
+            },
             bytes_before: size(&sizes.before),
             bytes_after: size(&sizes.after),
             resembles,
@@ -217,10 +234,12 @@ impl Planned<'_> {
             file: Some(place.file.clone()),
             line: Some(place.line),
             class: entry.class(),
-            disposition: disposition.name().to_owned(),
-            rule: entry.reason().id().to_owned(),
-            replaced_by: to.map(|to| names.display(plan.data_entry(to).symbol())),
-            extra_arguments: None,
+            outcome: Outcome {
+                disposition: disposition.name().to_owned(),
+                rule: entry.reason().id().to_owned(),
+                replaced_by: to.map(|to| names.display(plan.data_entry(to).symbol())),
+                extra_arguments: None,
+            },
             bytes_before: entry.size(),
             bytes_after: if kept { entry.size() } else { 0 },
             resembles: None,

@@ -4,7 +4,7 @@
 //! numbers shift, or that of the text. Of several with one name, those are paired first about which the same was
 //! decided, so that only what changed is left; the others in the order of their sizes. It compares tables, not code.
 
-use crate::decisions::{Decision, Item, Kind, bytes};
+use crate::decisions::{Decision, Item, Kind, Outcome, bytes};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -151,6 +151,7 @@ impl<'a> Changes<'a> {
 
 /// What was decided, smallest functions first.
 fn decided(decision: &Decision) -> (u64, &str, &str, u64) {
-    let Decision { bytes_before, disposition, rule, bytes_after, .. } = decision;
+    let Decision { bytes_before, outcome, bytes_after, .. } = decision;
+    let Outcome { disposition, rule, .. } = outcome;
     (*bytes_before, disposition, rule, *bytes_after)
 }

@@ -264,7 +264,7 @@ fn pairs(heading: &str, pairs: &[Pair<'_>], most: usize) -> String {
     let mut rows = vec![[heading, "bytes", "before", "now", ""].map(str::to_owned).to_vec()];
     for pair in pairs.iter().take(most) {
         let Pair { before, after } = pair;
-        let [old, new] = [before, after].map(|row| format!("{} [{}]", row.disposition, row.rule));
+        let [old, new] = [before, after].map(|row| row.outcome.described());
         let why = after.resembles.as_ref().map_or(String::new(), |resembled| {
             let rule = resembled.rule.as_ref().map_or(String::new(), |rule| format!(" [{rule}]"));
             format!("resembles {}{rule}", resembled.name)
@@ -283,7 +283,7 @@ fn singles(heading: &str, decisions: &[&Decision], most: usize) -> String {
     let bytes: u64 = decisions.iter().map(|decision| decision.bytes_after).sum();
     let mut rows = vec![[heading, "bytes", ""].map(str::to_owned).to_vec()];
     for decision in decisions.iter().take(most) {
-        let what = format!("{} [{}]", decision.disposition, decision.rule);
+        let what = decision.outcome.described();
         rows.push(vec![decision.described(), thousands(decision.bytes_after), what]);
     }
     format!(

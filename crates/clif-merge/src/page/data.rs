@@ -5,7 +5,7 @@
 
 use super::groups::Group;
 use super::listings::Stream;
-use crate::decisions::{Decision, Item, Resembled, by_name};
+use crate::decisions::{Decision, Item, Outcome, Resembled, by_name};
 use crate::families::Family;
 use crate::report::Report;
 use cranelift_entity::EntityRef as _;
@@ -49,13 +49,20 @@ struct Functions<'a> {
     file: Vec<Option<usize>>,
     line: Vec<Option<usize>>,
     class: Vec<u32>,
+    #[serde(flatten)]
+    outcomes: Outcomes<'a>,
+    before: Vec<u64>,
+    after: Vec<u64>,
+    resembles: Vec<Option<Resembles<'a>>>,
+}
+
+/// What became of functions, and why: element by element, what an `Outcome` has.
+#[derive(Debug, Default, Serialize)]
+struct Outcomes<'a> {
     disposition: Vec<&'a str>,
     rule: Vec<&'a str>,
     replaced_by: Vec<Option<usize>>,
     arguments: Vec<Option<&'a str>>,
-    before: Vec<u64>,
-    after: Vec<u64>,
-    resembles: Vec<Option<Resembles<'a>>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -151,17 +158,18 @@ fn functions(decisions: &[Decision]) -> (Functions<'_>, Vec<&str>) {
                 files.len() - 1
             })
         });
-        let replaced_by = decision.replaced_by.as_deref();
+        let Outcome { disposition, rule, replaced_by, extra_arguments } = &decision.outcome;
+        let replaced_by = replaced_by.as_deref().and_then(|name| indices.get(name).copied());
         columns.name.push(&decision.name);
         columns.source.push(decision.source_name.as_deref());
         columns.is_new.push(u8::from(decision.item == Item::NewBody));
         columns.file.push(file);
         columns.line.push(decision.line);
         columns.class.push(decision.class);
-        columns.disposition.push(&decision.disposition);
-        columns.rule.push(&decision.rule);
-        columns.replaced_by.push(replaced_by.and_then(|name| indices.get(name).copied()));
-        columns.arguments.push(decision.extra_arguments.as_deref());
+        columns.outcomes.disposition.push(disposition);
+        columns.outcomes.rule.push(rule);
+        columns.outcomes.replaced_by.push(replaced_by);
+        columns.outcomes.arguments.push(extra_arguments.as_deref());
         columns.before.push(decision.bytes_before);
         columns.after.push(decision.bytes_after);
         columns.resembles.push(resembles);

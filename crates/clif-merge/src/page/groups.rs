@@ -81,7 +81,7 @@ pub fn groups(decisions: &[Decision]) -> Vec<Group> {
     let group = |(class, members): (u32, Vec<usize>)| {
         let rows = || members.iter().map(|&at| &decisions[at]);
         let replaced = rows().filter(|row| row.kind == Kind::Passed);
-        let mut to = replaced.filter_map(|row| indices.get(row.replaced_by.as_deref()?));
+        let mut to = replaced.filter_map(|row| indices.get(row.outcome.replaced_by.as_deref()?));
         let missed = rows().filter(|row| row.kind == Kind::Missed);
         Group {
             class,
