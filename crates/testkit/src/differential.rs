@@ -163,9 +163,7 @@ pub struct Tally {
     pub aligned: usize,
     /// Functions that pass extra arguments as floating-point numbers.
     pub in_floats: usize,
-    /// Calls from outside, on either side.
-    pub invocations: usize,
-    /// Of these, those that returned.
+    /// Calls from outside, on either side, that returned.
     pub returned: usize,
     /// Those that trapped.
     pub trapped: usize,
@@ -188,7 +186,6 @@ impl std::ops::AddAssign for Tally {
             merged,
             aligned,
             in_floats,
-            invocations,
             returned,
             trapped,
             signals,
@@ -202,7 +199,6 @@ impl std::ops::AddAssign for Tally {
         self.merged += merged;
         self.aligned += aligned;
         self.in_floats += in_floats;
-        self.invocations += invocations;
         self.returned += returned;
         self.trapped += trapped;
         self.signals += signals;
@@ -213,9 +209,13 @@ impl std::ops::AddAssign for Tally {
 }
 
 impl Tally {
+    /// Calls from outside, on either side, however they ended.
+    pub fn invocations(&self) -> usize {
+        self.returned + self.trapped + self.signals + self.uncaught + self.gave_up
+    }
+
     /// Counts an outcome.
     pub fn count(&mut self, outcome: &Outcome) {
-        self.invocations += 1;
         self.calls += outcome.trace.len();
         *match outcome.end {
             End::Returned(_) => &mut self.returned,
@@ -229,7 +229,8 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { units, idle, functions, merged, aligned, in_floats, invocations, .. } = self;
+        let Tally { units, idle, functions, merged, aligned, in_floats, .. } = self;
+        let invocations = self.invocations();
         write!(
             f,
             "{units} units ({idle} more in which nothing merges), {functions} functions, {merged} \

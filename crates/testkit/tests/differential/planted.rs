@@ -15,7 +15,7 @@ fn noticed(one: &str, other: &str) {
         let host = &mut |program: &_, invocations: &[_]| host::run_at(level, program, invocations);
         let same = Comparison::of([before.clone(), before.clone()], 1, EFFORT).run(host);
         let same = same.expect("no difference to itself");
-        assert_eq!(same.invocations, before.entries.len() * EFFORT.inputs);
+        assert_eq!(same.invocations(), before.entries.len() * EFFORT.inputs);
         match Comparison::of([before.clone(), after.clone()], 1, EFFORT).run(host) {
             Ok(tally) => panic!("nothing noticed: {tally}\n{one}\n{other}"),
             Err(text) => assert!(text.contains("u0:0"), "{text}"),
