@@ -53,7 +53,7 @@ impl Builder<'_, '_, '_> {
 
     /// Any callee.
     fn callee(&mut self) -> Callee {
-        let throws = self.profile.exceptions && self.draw.one_in(24);
+        let throws = self.draw.one_in(24);
         if throws {
             return self.thrower();
         }
@@ -118,7 +118,7 @@ impl Builder<'_, '_, '_> {
         let can_be_patched = patchable
             && self.profile.patchable
             && callee.namespace == FUNCTIONS
-            && (signature.returns.is_empty() || self.profile.uniform)
+            && (signature.returns.is_empty() || self.profile.unit.uniform)
             && !pointer
             && self.draw.one_in(3);
         let throws = callee.namespace == THROWERS;
@@ -250,7 +250,7 @@ impl Builder<'_, '_, '_> {
     /// A tail call in place of a return.
     pub fn tail_call(&mut self) -> bool {
         let own = self.body.func.signature.clone();
-        if !self.profile.tail_calls || own.call_conv != CallConv::Tail {
+        if own.call_conv != CallConv::Tail {
             return false;
         }
         let fits =
@@ -278,7 +278,7 @@ impl Builder<'_, '_, '_> {
             },
         };
         let inst = self.body.append(data, types::I64);
-        if self.profile.effects && !tail {
+        if !tail {
             self.annotate(inst);
         }
         inst
@@ -300,9 +300,7 @@ impl Builder<'_, '_, '_> {
             },
         };
         let inst = self.body.append(data, types::I64);
-        if self.profile.effects {
-            self.annotate(inst);
-        }
+        self.annotate(inst);
     }
 
     fn list(&mut self, first: Option<Value>, args: &[Value]) -> ValueList {

@@ -42,13 +42,13 @@ impl Builder<'_, '_, '_> {
     /// One operation, with what it needs.
     pub fn operation(&mut self) {
         match self.draw.below(16) {
-            4..=7 if self.profile.uniform => self.call(),
-            8..=9 if self.profile.uniform => self.address_of_function(),
+            4..=7 if self.profile.unit.uniform => self.call(),
+            8..=9 if self.profile.unit.uniform => self.address_of_function(),
             0..=9 => _ = self.value_operation(),
-            10 | 11 if self.profile.memory => self.access(),
-            12 | 13 if self.profile.calls => self.call(),
+            10 | 11 => self.access(),
+            12 | 13 => self.call(),
             14 if self.profile.traps => self.trap_on_condition(),
-            15 if self.profile.effects => self.effect(),
+            15 => self.effect(),
             _ => _ = self.value_operation(),
         }
     }
@@ -323,9 +323,6 @@ impl Builder<'_, '_, '_> {
 
     /// Stores some of what the block has computed, so that it can be observed.
     pub fn observe(&mut self, from: usize) {
-        if !self.profile.memory {
-            return;
-        }
         let new: Vec<Known> = self.known[from..].iter().rev().take(8).copied().collect();
         for Known { value, ty, .. } in new {
             if self.draw.one_in(3) {

@@ -25,7 +25,7 @@ enum Exit {
 
 impl Builder<'_, '_, '_> {
     fn has_room(&self, blocks: usize) -> bool {
-        self.nodes.len() + blocks <= self.profile.max_blocks
+        self.nodes.len() + blocks <= self.profile.size.blocks
     }
 
     pub fn exit(&mut self) {
@@ -219,9 +219,6 @@ impl Builder<'_, '_, '_> {
 
     /// A call that can throw, to what the unit, or the host, provides.
     fn try_call(&mut self) -> bool {
-        if !self.profile.exceptions {
-            return false;
-        }
         let Some(callee) = self.catchable() else {
             return false;
         };
@@ -257,7 +254,7 @@ impl Builder<'_, '_, '_> {
         let node = self.node(results, true);
         let normal = self.edge_with(node, args);
         // The verifier does not allow references to the entry block.
-        if self.profile.effects && handlers > 0 && self.at != 0 && self.draw.one_in(4) {
+        if handlers > 0 && self.at != 0 && self.draw.one_in(4) {
             let (opcode, imm) = (Opcode::GetExceptionHandlerAddress, 0.into());
             let block = self.body.block;
             let data = InstructionData::ExceptionHandlerAddress { opcode, block, imm };

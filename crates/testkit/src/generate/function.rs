@@ -29,35 +29,16 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct Profile {
     /// For which back end.
     pub machine: Machine,
-    /// Blocks of a function, at most.
-    pub max_blocks: usize,
-    /// Operations of a block, at most. Operands and addresses take instructions of their own.
-    pub max_operations: usize,
-    /// Floats.
-    pub floats: bool,
-    /// Vectors.
-    pub vectors: bool,
-    /// Types that few instructions know: `i128`, and with floats `f16` and `f128`.
-    pub rare_types: bool,
-    /// Loads and stores of the memory and of stack slots.
-    pub memory: bool,
-    /// Stack slots of a function, at most.
-    pub max_slots: usize,
+    /// How large functions may get.
+    pub size: Size,
+    /// Types besides the common integers.
+    pub types: Types,
     /// Atomic accesses and fences.
     pub atomics: bool,
     /// Explicit traps, and accesses through null pointers.
     pub traps: bool,
-    /// Calls, direct and not.
-    pub calls: bool,
     /// Calls that can be patched.
     pub patchable: bool,
-    /// Tail calls.
-    pub tail_calls: bool,
-    /// Throwing, and catching.
-    pub exceptions: bool,
-    /// Instructions for their effects on registers of the machine, which nothing observes, stack
-    /// maps, debug tags.
-    pub effects: bool,
     /// Branches on conditions that follow from constants.
     pub constant_branches: bool,
     /// Functions that cannot be run, or not be compiled with the usual settings.
@@ -66,12 +47,48 @@ pub struct Profile {
     pub inside: bool,
     /// Only operations that every machine has.
     pub portable: bool,
-    /// Functions of a unit that differ in one change of meaning.
+    /// What the functions of a unit have in common, and what it has besides functions.
+    pub unit: UnitProfile,
+}
+
+/// How large a function may get.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Blocks, at most.
+    pub blocks: usize,
+    /// Operations of a block, at most. Operands and addresses take instructions of their own.
+    pub operations: usize,
+    /// Stack slots, at most.
+    pub slots: usize,
+}
+
+/// Which types besides the common integers values may have.
+#[derive(Clone, Copy, Debug)]
+pub struct Types {
+    /// Floats.
+    pub floats: bool,
+    /// Vectors.
+    pub vectors: bool,
+    /// Types that few instructions know: `i128`, and with floats `f16` and `f128`.
+    pub rare: bool,
+}
+
+impl Types {
+    /// The common integers only.
+    pub const NONE: Types = Types { floats: false, vectors: false, rare: false };
+    /// All of them.
+    pub const ALL: Types = Types { floats: true, vectors: true, rare: true };
+}
+
+/// What a unit is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct UnitProfile {
+    /// Functions that differ in one change of meaning.
     pub near_misses: bool,
-    /// Functions of a unit that differ in few instructions, and that can share a body. Signatures are longer, so that extra
+    /// Functions that differ in few instructions, and that can share a body. Signatures are longer, so that extra
     /// arguments are on the stack at times.
     pub differing: bool,
-    /// Data objects of a unit, with pointers to functions.
+    /// Data objects, with pointers to functions.
     pub tables: bool,
     /// Whether all functions have the signature `(i64, i64) -> i64 tail`, so that any of them can be referred to in place
     /// of any other one. They call more often. Calls that can be patched have no result all the same, and cannot be run.
@@ -83,54 +100,45 @@ impl Profile {
     pub fn runnable(machine: Machine) -> Profile {
         Profile {
             machine,
-            max_blocks: 10,
-            max_operations: 10,
-            floats: true,
-            vectors: true,
-            rare_types: true,
-            memory: true,
+            size: Size { blocks: 10, operations: 10, slots: 3 },
+            types: Types::ALL,
             atomics: true,
             traps: true,
-            calls: true,
             patchable: true,
-            tail_calls: true,
-            exceptions: true,
-            effects: true,
             constant_branches: true,
             static_only: false,
-            max_slots: 3,
             inside: false,
             portable: false,
-            near_misses: true,
-            differing: false,
-            tables: true,
-            uniform: false,
+            unit: UnitProfile { near_misses: true, differing: false, tables: true, uniform: false },
         }
     }
 
     /// The same, with functions that differ in few instructions in place of near misses, large enough that one body for
     /// two of them pays.
     pub fn differing(self) -> Profile {
-        let (max_blocks, max_operations) = (7, 12);
-        Profile { differing: true, near_misses: false, max_blocks, max_operations, ..self }
+        let size = Size { blocks: 7, operations: 12, ..self.size };
+        Profile {
+            size,
+            unit: UnitProfile { differing: true, near_misses: false, ..self.unit },
+            ..self
+        }
     }
 
     /// Small functions of one signature that differ in constants, references and facts. Functions of a unit are
     /// equal where their texts and what they refer to are.
     pub fn small() -> Profile {
         Profile {
-            max_blocks: 3,
-            max_operations: 2,
-            floats: false,
-            vectors: false,
-            rare_types: false,
+            size: Size { blocks: 3, operations: 2, slots: 1 },
+            types: Types::NONE,
             atomics: false,
             constant_branches: false,
-            max_slots: 1,
             inside: true,
-            near_misses: false,
-            tables: false,
-            uniform: true,
+            unit: UnitProfile {
+                near_misses: false,
+                differing: false,
+                tables: false,
+                uniform: true,
+            },
             ..Profile::runnable(Machine::host())
         }
     }
@@ -144,9 +152,9 @@ impl Profile {
     pub fn knows(&self, ty: Type) -> bool {
         let rare = matches!(ty, types::I128 | types::F16 | types::F128);
         TYPES.contains(&ty)
-            && (self.rare_types || !rare)
-            && (self.vectors || !ty.is_vector())
-            && (self.floats || !ty.lane_type().is_float())
+            && (self.types.rare || !rare)
+            && (self.types.vectors || !ty.is_vector())
+            && (self.types.floats || !ty.lane_type().is_float())
     }
 }
 
@@ -280,7 +288,7 @@ pub(super) struct Builder<'d, 'u, 'a> {
 /// A signature that the machine's back end can compile.
 pub fn signature(draw: &mut Draw<'_, '_>, profile: &Profile) -> Signature {
     use CallConv::*;
-    if profile.uniform {
+    if profile.unit.uniform {
         let mut signature = Signature::new(Tail);
         signature.params = vec![AbiParam::new(types::I64); 2];
         signature.returns = vec![AbiParam::new(types::I64)];
@@ -290,7 +298,7 @@ pub fn signature(draw: &mut Draw<'_, '_>, profile: &Profile) -> Signature {
     let arm = [Tail, SystemV, Fast, Tail, AppleAarch64, PreserveAll];
     let call_conv = draw.choose(if profile.machine.is_x86() { &x86 } else { &arm });
     let mut signature = Signature::new(call_conv);
-    let most = if profile.differing { 10 } else { 6 };
+    let most = if profile.unit.differing { 10 } else { 6 };
     for _ in 0..draw.below(most) {
         let param = param(draw, profile, call_conv);
         signature.params.push(param);
@@ -468,11 +476,9 @@ impl Builder<'_, '_, '_> {
         self.stack_slots();
         let memory = self.address_of_memory(0);
         self.memory = Some(memory);
-        if self.profile.memory {
-            for (user_id, name) in (1..).zip(["first", "second", "third", "read-only"]) {
-                let data = AliasRegionData { user_id, description: name.into() };
-                self.regions.push(self.body.func.dfg.alias_regions.insert(data));
-            }
+        for (user_id, name) in (1..).zip(["first", "second", "third", "read-only"]) {
+            let data = AliasRegionData { user_id, description: name.into() };
+            self.regions.push(self.body.func.dfg.alias_regions.insert(data));
         }
         self.take_fuel();
         let number = self.ins().iconst(types::I64, seed_number(group));
@@ -570,10 +576,7 @@ impl Builder<'_, '_, '_> {
 
     fn stack_slots(&mut self) {
         const SIZES: [u32; 6] = [32, 16, 24, 8, 1, 40];
-        if !self.profile.memory {
-            return;
-        }
-        for _ in 0..self.draw.below(self.profile.max_slots + 1) {
+        for _ in 0..self.draw.below(self.profile.size.slots + 1) {
             let size = self.draw.choose(&SIZES);
             let align_shift = self.draw.below(6) as u8;
             let data = StackSlotData::new(StackSlotKind::ExplicitSlot, size, align_shift);
@@ -663,7 +666,7 @@ impl Builder<'_, '_, '_> {
 
     /// Fills the block from where it stands.
     fn body(&mut self) {
-        let (first, end) = (self.at == 0, self.profile.max_operations + 1);
+        let (first, end) = (self.at == 0, self.profile.size.operations + 1);
         let mut count = self.draw.below(end);
         if first {
             count = count.max(self.draw.below(end));

@@ -111,7 +111,7 @@ fn groups(draw: &mut Draw<'_, '_>, profile: &Profile) -> (Callees, Vec<Option<u3
     // At times a set: some properties of the last function show only in sets of four and more.
     let is_set = draw.one_in(6);
     let count = if is_set { 4 + draw.below(3) } else { 1 + draw.below(4) };
-    let (count, similar_in) = match profile.uniform {
+    let (count, similar_in) = match profile.unit.uniform {
         true => (count + draw.below(3), draw.choose(&[None, Some(2)])),
         false => (count, Some(4)),
     };
@@ -130,7 +130,7 @@ fn groups(draw: &mut Draw<'_, '_>, profile: &Profile) -> (Callees, Vec<Option<u3
         callees.groups.push(signature);
         similar.push(base);
     }
-    if profile.calls && profile.tables {
+    if profile.unit.tables {
         for _ in 0..draw.below(3) {
             let mut pointer = || draw.below(callees.groups.len()) as u32;
             let pointers = [pointer(), pointer()];
@@ -253,11 +253,11 @@ fn members(
 ) -> Vec<Chosen> {
     let mut members = Vec::new();
     for (group, seed) in (0..).zip(seeds) {
-        let clones = if profile.differing { 2 } else { 4 };
+        let clones = if profile.unit.differing { 2 } else { 4 };
         for _ in 0..1 + draw.below(clones) {
             members.push(Chosen { group, other: None });
         }
-        let near_misses = if profile.near_misses { draw.below(4) } else { 0 };
+        let near_misses = if profile.unit.near_misses { draw.below(4) } else { 0 };
         for number in 1..1 + near_misses as u32 {
             let runs = !profile.static_only || draw.one_in(2);
             let near_miss = match runs {
@@ -275,7 +275,7 @@ fn members(
                 }
             }
         }
-        if profile.differing {
+        if profile.unit.differing {
             variants(
                 draw,
                 differing::Group { profile, callees, number: group },
@@ -328,9 +328,9 @@ fn assemble(
     members: Vec<Chosen>,
 ) -> GeneratedUnit {
     // Functions that keep their bodies, whatever they equal, share no others.
-    let style = if profile.differing { draw.choose(&[0, 1, 3, 1, 5]) } else { draw.below(6) };
+    let style = if profile.unit.differing { draw.choose(&[0, 1, 3, 1, 5]) } else { draw.below(6) };
     let runs = |chosen: &Chosen| (chosen.group, chosen.other.as_ref().map(|other| other.runs));
-    let mut links = Links::of(members.iter().map(runs), style, profile.uniform, draw.rng());
+    let mut links = Links::of(members.iter().map(runs), style, profile.unit.uniform, draw.rng());
     let tables = tables(draw, callees, &mut links);
     let mut functions = Vec::new();
     let mut about = Vec::new();
@@ -349,7 +349,7 @@ fn assemble(
         func.name = UserFuncName::user(FUNCTIONS, index);
         let references = retarget(&mut func, &mut links, index, chosen.group);
         less_colocated(&mut func, &mut links.rng);
-        if profile.near_misses && links.rng.one_in(16) {
+        if profile.unit.near_misses && links.rng.one_in(16) {
             weaken(&mut func, &mut links.rng);
             origin = Origin::NearMiss { what: "fewer facts".into(), certain: false };
             (number, certain, site) = (WEAKENED + index, false, None);
@@ -385,7 +385,7 @@ fn assemble(
     spread(&mut about, &nodes);
     let mut options = options(draw, profile);
     // Nothing is aligned without sizes.
-    let none = if profile.differing { Sizes::Uniform } else { Sizes::Unknown };
+    let none = if profile.unit.differing { Sizes::Uniform } else { Sizes::Unknown };
     let fitted = match options.similar.policy {
         Policy::Size => Sizes::Uniform,
         Policy::Off | Policy::Balanced => Sizes::Fitted,
@@ -572,7 +572,7 @@ fn options(draw: &mut Draw<'_, '_>, profile: &Profile) -> Options<'static> {
         target: draw.choose(targets),
         merge_limit: draw.one_in(8).then(|| draw.below(6) as u32),
         similar: Similar {
-            policy: match profile.differing {
+            policy: match profile.unit.differing {
                 true => Policy::Size,
                 false => draw.choose(&[Policy::Off, Policy::Balanced, Policy::Size, Policy::Size]),
             },

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::panic::catch_unwind;
 use testkit::check::check_streamed;
 use testkit::differential::{Comparison, Effort, Outcome, Tally};
-use testkit::generate::function::Profile;
+use testkit::generate::function::{Profile, Types};
 use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
 use testkit::host::{Batch, Cpu, Level, interpreter, run_at};
@@ -242,7 +242,8 @@ fn random_units_on_aarch64() {
 fn random_units_interpreted() {
     let mut tally = Tally::default();
     // It is slow, and most vectors and wide values are beyond it.
-    let profile = Profile { vectors: false, rare_types: false, ..Profile::runnable(MACHINE) };
+    let types = Types { floats: true, ..Types::NONE };
+    let profile = Profile { types, ..Profile::runnable(MACHINE) };
     let (mut cannot, mut like_x86_64, mut otherwise) = (0, 0, 0);
     for seed in 0..runs(RUNS) / 4 {
         let Some(mut comparison) = comparison(seed, &profile, &mut tally) else {
