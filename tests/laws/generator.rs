@@ -9,7 +9,7 @@ use testkit::check::check_unit;
 use testkit::classes::classes;
 use testkit::generate::draw::Draw;
 use testkit::generate::expected::Relation;
-use testkit::generate::function::{Profile, Seed};
+use testkit::generate::function::{Profile, Properties, Seed};
 use testkit::generate::near_miss::{self, NearMiss};
 use testkit::generate::opcodes::{Machine, recorded, regenerate};
 use testkit::generate::opcodes::{Way, way};
@@ -204,15 +204,7 @@ block0(v0: i64, v1: i64):
     return v2
 }",
     );
-    let seed = Seed {
-        func,
-        free: vec![],
-        addresses: vec![],
-        accesses: vec![],
-        slots: vec![],
-        folds: false,
-        runnable: false,
-    };
+    let seed = Seed { func, properties: Properties::default() };
     let mut misses: Vec<NearMiss> = Vec::new();
     for at in 0..300 {
         let bytes = Rng::new(at).bytes(64);

@@ -97,7 +97,7 @@ impl Builder<'_, '_, '_> {
     /// An import, mostly the one that is there.
     fn func_ref(&mut self, callee: Callee, signature: &Signature, patchable: bool) -> FuncRef {
         let key = (callee.namespace, callee.index, patchable);
-        if let Some(&func_ref) = self.imports.get(&key)
+        if let Some(&func_ref) = self.entities.imports.get(&key)
             && self.draw.but_one_in(4)
         {
             return func_ref;
@@ -106,7 +106,7 @@ impl Builder<'_, '_, '_> {
         let name = UserExternalName::new(callee.namespace, callee.index);
         let colocated = patchable || callee.namespace == FUNCTIONS && self.draw.one_in(2);
         let func_ref = self.body.import(name, signature, [colocated, patchable]);
-        self.imports.insert(key, func_ref);
+        self.entities.imports.insert(key, func_ref);
         func_ref
     }
 
@@ -131,7 +131,7 @@ impl Builder<'_, '_, '_> {
         if can_be_patched && !signature.returns.is_empty() {
             // Whatever signature the callee itself has.
             signature.returns.clear();
-            self.runnable = false;
+            self.properties.runnable = false;
         }
         let func_ref = self.func_ref(callee, &signature, can_be_patched);
         let signature = self.body.func.dfg.ext_funcs[func_ref].signature;
@@ -170,7 +170,7 @@ impl Builder<'_, '_, '_> {
         }
         let func_ref = self.func_ref(callee, signature, false);
         let address = self.ins().func_addr(types::I64, func_ref);
-        self.addresses.push(address);
+        self.properties.addresses.push(address);
         if callee.namespace == FUNCTIONS && self.draw.one_in(3) {
             let groups = &self.callees.groups;
             let same = (0..groups.len()).filter(|&at| groups[at] == *signature);
@@ -180,7 +180,7 @@ impl Builder<'_, '_, '_> {
             let other = self.ins().func_addr(types::I64, func_ref);
             let condition = self.operand(types::I8).value;
             let address = self.ins().select(condition, address, other);
-            self.addresses.extend([other, address]);
+            self.properties.addresses.extend([other, address]);
             return (address, callee.index.max(index));
         }
         (address, callee.index)
@@ -315,7 +315,7 @@ impl Builder<'_, '_, '_> {
             self.body.func.debug_tags.set(inst, [DebugTag::User(tag)]);
         }
         if self.draw.one_in(8)
-            && let Some(&slot) = self.slots.first()
+            && let Some(&slot) = self.properties.slots.first()
         {
             let entry = UserStackMapEntry { ty: types::I64, slot, offset: 0 };
             self.body.func.dfg.append_user_stack_map_entry(inst, entry);

@@ -213,7 +213,7 @@ pub(super) fn change(
             change.certain = !exchanges.contains(&kind);
             // Other instructions may refer to the same entry of a table.
             change.local = !matches!(kind, Kind::Pool | Kind::Callee | Kind::SymbolOffset);
-            let free = seed.free.contains(&inst);
+            let free = seed.properties.free.contains(&inst);
             let (what, data) = field(draw, kind, free, &mut change.func, data)?;
             change.func.dfg.insts[inst] = data;
             what
@@ -489,7 +489,7 @@ fn operand(
     func: &mut Function,
 ) -> Option<&'static str> {
     let returns = func.dfg.insts[inst].opcode() == Opcode::Return;
-    if !returns && !seed.free.contains(&inst) {
+    if !returns && !seed.properties.free.contains(&inst) {
         return None;
     }
     let args = func.dfg.inst_args(inst).to_vec();
@@ -498,13 +498,14 @@ fn operand(
     let mut rivals = rivals(&seed.func, (block, inst), own);
     let entry = func.layout.entry_block().filter(|&entry| entry != block);
     for first in entry.into_iter().flat_map(|entry| func.layout.block_insts(entry)) {
-        if seed.free.contains(&first) {
+        if seed.properties.free.contains(&first) {
             rivals.extend(func.dfg.inst_results(first));
         }
     }
     let ty = |value: Value| func.dfg.value_type(value);
-    rivals
-        .retain(|&rival| rival != own && ty(rival) == ty(own) && !seed.addresses.contains(&rival));
+    rivals.retain(|&rival| {
+        rival != own && ty(rival) == ty(own) && !seed.properties.addresses.contains(&rival)
+    });
     if rivals.is_empty() {
         return None;
     }
@@ -522,7 +523,7 @@ fn access(
 ) -> Option<&'static str> {
     use InstructionData as I;
     let &Access { inst: _, bytes, slot, null } =
-        seed.accesses.iter().find(|access| access.inst == inst)?;
+        seed.properties.accesses.iter().find(|access| access.inst == inst)?;
     if kind == Kind::AccessTrapCode {
         let flags = func.dfg.insts[inst].memflags()?;
         let code = func.dfg.mem_flags[flags].trap_code()?;
@@ -566,7 +567,7 @@ fn access(
                 let shift = |slot| func.sized_stack_slots[slot].align_shift;
                 bytes <= 8 || shift(other) >= shift(own)
             };
-            let mut others = seed.slots.clone();
+            let mut others = seed.properties.slots.clone();
             others.retain(|&other| {
                 other != own
                     && func.sized_stack_slots[other].size >= slot.offset + bytes
@@ -655,10 +656,10 @@ fn other_type(draw: &mut Draw<'_, '_>, seed: &Seed, inst: Inst) -> Option<Functi
     use Opcode::*;
     let func = &seed.func;
     let converts = matches!(func.dfg.insts[inst].opcode(), Uextend | Sextend | Ireduce);
-    let loads = seed.accesses.iter().any(|access| access.inst == inst);
+    let loads = seed.properties.accesses.iter().any(|access| access.inst == inst);
     let &[result] = func.dfg.inst_results(inst) else { return None };
     let ty = func.dfg.value_type(result);
-    if !(converts && seed.free.contains(&inst) || loads) || !ty.is_int() {
+    if !(converts && seed.properties.free.contains(&inst) || loads) || !ty.is_int() {
         return None;
     }
     // An alias has a type of its own, which the verifier believes.

@@ -95,7 +95,7 @@ impl Builder<'_, '_, '_> {
         let immediates = self.immediates(&operation);
         let inst =
             opcodes::append(&mut self.body.func, self.body.block, operation, &args, &immediates);
-        self.free.push(inst);
+        self.properties.free.push(inst);
         self.learn(inst, constant && !operation.opcode.can_trap());
         Some(inst)
     }
@@ -200,7 +200,7 @@ impl Builder<'_, '_, '_> {
         let immediates = self.immediates(&Operation { opcode, ctrl: ty, free: types::INVALID });
         let inst =
             opcodes::append(&mut self.body.func, self.body.block, operation, &[], &immediates);
-        self.free.push(inst);
+        self.properties.free.push(inst);
         self.body.func.dfg.first_result(inst)
     }
 
@@ -246,7 +246,7 @@ impl Builder<'_, '_, '_> {
             1 => _ = self.ins().sequence_point(),
             2 => {
                 let value = self.ins().get_pinned_reg(types::I64);
-                self.addresses.push(value);
+                self.properties.addresses.push(value);
                 // The register belongs to the caller: it is written with the value that it has.
                 if self.draw.one_in(2) {
                     self.ins().set_pinned_reg(value);
@@ -254,19 +254,19 @@ impl Builder<'_, '_, '_> {
             }
             3 => {
                 let value = self.ins().get_frame_pointer(types::I64);
-                self.addresses.push(value);
+                self.properties.addresses.push(value);
             }
             4 => {
                 let value = self.ins().get_stack_pointer(types::I64);
-                self.addresses.push(value);
+                self.properties.addresses.push(value);
             }
             5 => {
                 let value = self.ins().get_return_address(types::I64);
-                self.addresses.push(value);
+                self.properties.addresses.push(value);
             }
             6 if self.profile.atomics => _ = self.ins().fence(),
             7 if self.profile.static_only && self.draw.one_in(4) => {
-                self.runnable = false;
+                self.properties.runnable = false;
                 self.ins().debugtrap();
             }
             _ if self.profile.inside && self.draw.one_in(8) => self.address_of_function(),
@@ -278,7 +278,7 @@ impl Builder<'_, '_, '_> {
     fn address_of_function(&mut self) {
         let group = self.draw.below(self.callees.groups.len()) as u32;
         let inside = self.profile.inside && self.draw.one_in(24);
-        self.runnable &= !inside;
+        self.properties.runnable &= !inside;
         self.address(FUNCTIONS, group, if inside { 8 } else { 0 });
     }
 
@@ -317,7 +317,7 @@ impl Builder<'_, '_, '_> {
         let args: Vec<Value> = args.into_iter().map(|arg| arg.unwrap_or(address)).collect();
         let inst =
             opcodes::append(&mut self.body.func, self.body.block, operation, &args, &immediates);
-        self.accesses.push(Access { inst, bytes, slot, null });
+        self.properties.accesses.push(Access { inst, bytes, slot, null });
         self.learn(inst, false);
     }
 
@@ -338,14 +338,19 @@ impl Builder<'_, '_, '_> {
             let ty = self.draw.choose(&[types::I64, types::I32, types::I16]);
             let quarter = self.draw.below(3);
             let mut flags = MemFlagsData::new().with_notrap().with_aligned();
-            flags.set_alias_region(self.regions.get(quarter).copied());
+            flags.set_alias_region(self.entities.regions.get(quarter).copied());
             let offset = 1024 * quarter as i32 + 16 + 8 * self.draw.below(64) as i32;
             let immediates = Immediates { flags, offset, ..Immediates::default() };
             let operation = Operation { opcode: Opcode::Load, ctrl: ty, free: types::I64 };
             let args = [self.memory()];
             let (func, block) = (&mut self.body.func, self.body.block);
             let inst = opcodes::append(func, block, operation, &args, &immediates);
-            self.accesses.push(Access { inst, bytes: ty.bytes(), slot: None, null: false });
+            self.properties.accesses.push(Access {
+                inst,
+                bytes: ty.bytes(),
+                slot: None,
+                null: false,
+            });
             let value = self.body.func.dfg.first_result(inst);
             self.store(value);
         }
@@ -361,12 +366,12 @@ impl Builder<'_, '_, '_> {
         let quarter = self.draw.below(3);
         let offset = 1024 * quarter as i32 + 640 + 16 * self.draw.below(16) as i32;
         let mut flags = MemFlagsData::new().with_notrap().with_aligned();
-        flags.set_alias_region(self.regions.get(quarter).copied());
+        flags.set_alias_region(self.entities.regions.get(quarter).copied());
         let immediates = Immediates { flags, offset, ..Immediates::default() };
         let args = [value, self.memory()];
         let (func, block) = (&mut self.body.func, self.body.block);
         let inst = opcodes::append(func, block, operation, &args, &immediates);
-        self.accesses.push(Access { inst, bytes: ty.bytes(), slot: None, null: false });
+        self.properties.accesses.push(Access { inst, bytes: ty.bytes(), slot: None, null: false });
     }
 
     /// As `choose_operation`, among few opcodes.
@@ -411,7 +416,7 @@ impl Builder<'_, '_, '_> {
                 aligned &= index.1.is_multiple_of(bytes);
                 let memory = self.memory();
                 let address = self.ins().iadd(memory, index.0);
-                self.addresses.push(address);
+                self.properties.addresses.push(address);
                 (address, offset)
             }
             3 | 4 if self.profile.traps && !atomic => {
@@ -420,7 +425,7 @@ impl Builder<'_, '_, '_> {
                 may_be_null = true;
                 let null = self.ins().iconst(types::I64, 0);
                 let address = self.ins().select(rare, null, memory);
-                self.addresses.extend([null, address]);
+                self.properties.addresses.extend([null, address]);
                 flags = flags.with_trap_code(Some(self.trap_code()));
                 (address, offset)
             }
@@ -439,7 +444,7 @@ impl Builder<'_, '_, '_> {
         }
         let offset = self.ins().iconst(types::I64, offset);
         let address = self.ins().iadd(address, offset);
-        self.addresses.extend([offset, address]);
+        self.properties.addresses.extend([offset, address]);
         Place { address, offset: 0, flags, slot: None, null: false }
     }
 
@@ -449,7 +454,7 @@ impl Builder<'_, '_, '_> {
         let value = self.ins().uextend(types::I64, value);
         let bits = self.ins().iconst(types::I64, i64::from(mask));
         let index = self.ins().band(value, bits);
-        self.addresses.extend([bits, index]);
+        self.properties.addresses.extend([bits, index]);
         (index, if mask == 0xff { 1 } else { 16 })
     }
 
@@ -461,12 +466,12 @@ impl Builder<'_, '_, '_> {
         if self.draw.one_in(8) {
             flags.set_endianness(Endianness::Little);
         }
-        flags.set_alias_region(self.regions.get(quarter).copied());
+        flags.set_alias_region(self.entities.regions.get(quarter).copied());
         flags
     }
 
     fn place_on_stack(&mut self, bytes: u32) -> Option<Place> {
-        let mut slots = self.slots.clone();
+        let mut slots = self.properties.slots.clone();
         slots.retain(|&slot| self.body.func.sized_stack_slots[slot].size >= bytes);
         if slots.is_empty() {
             return None;
@@ -479,7 +484,7 @@ impl Builder<'_, '_, '_> {
         let in_address = self.draw.one_in(2);
         let (first, second) = if in_address { (offset, 0) } else { (0, offset) };
         let address = self.ins().stack_addr(types::I64, slot, first as i32);
-        self.addresses.push(address);
+        self.properties.addresses.push(address);
         let mut flags = MemFlagsData::new().with_notrap();
         if offset.is_multiple_of(bytes) && bytes <= alignment {
             flags.set_aligned();
@@ -495,7 +500,7 @@ impl Builder<'_, '_, '_> {
         let flags =
             MemFlagsData::new().with_notrap().with_aligned().with_readonly().with_can_move();
         let pointer = self.ins().load(types::I64, flags, base, index as i32 * 8);
-        self.addresses.push(pointer);
+        self.properties.addresses.push(pointer);
         pointer
     }
 

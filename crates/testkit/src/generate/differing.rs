@@ -145,7 +145,7 @@ pub(super) fn with_pointer(draw: &mut Draw<'_, '_>, seed: &Seed) -> Option<[Vari
         let mut cursor = FuncCursor::new(&mut seed.func).after_inst(made);
         let offset = cursor.ins().iconst(types::I64, offset);
         let pointer = cursor.ins().iadd(memory, offset);
-        seed.addresses.extend([offset, pointer]);
+        seed.properties.addresses.extend([offset, pointer]);
         pointer
     });
     let loops = Sites::of(&with.func);
@@ -156,7 +156,7 @@ pub(super) fn with_pointer(draw: &mut Draw<'_, '_>, seed: &Seed) -> Option<[Vari
     let mut cursor = FuncCursor::new(&mut with.func).at_inst(inst);
     let value = cursor.ins().load(types::I64, flags, pointer, 0);
     let load = with.func.dfg.value_def(value).unwrap_inst();
-    with.accesses.push(Access { inst: load, bytes: 8, slot: None, null: false });
+    with.properties.accesses.push(Access { inst: load, bytes: 8, slot: None, null: false });
     for _ in 0..2 {
         let read = Known { value, ty: types::I64, constant: false };
         use_behind(draw, &mut with, block, inst, read);
@@ -220,7 +220,7 @@ fn narrow(draw: &mut Draw<'_, '_>, seed: &mut Seed, inst: Inst) -> Option<String
     const LOADS: [(Opcode, u32); 6] =
         [(Uload8, 1), (Sload8, 1), (Uload16, 2), (Sload16, 2), (Uload32, 4), (Sload32, 4)];
     const STORES: [(Opcode, u32); 3] = [(Istore8, 1), (Istore16, 2), (Istore32, 4)];
-    let access = seed.accesses.iter_mut().find(|access| access.inst == inst)?;
+    let access = seed.properties.accesses.iter_mut().find(|access| access.inst == inst)?;
     let func = &mut seed.func;
     let (others, value) = match func.dfg.insts[inst] {
         InstructionData::Load { opcode: Load, .. } => (&LOADS[..], func.dfg.first_result(inst)),
@@ -247,11 +247,11 @@ fn remove(draw: &mut Draw<'_, '_>, seed: &mut Seed, block: Block, inst: Inst) ->
     let is_free = match data {
         InstructionData::CondTrap { code, .. } => code != out_of_fuel(),
         InstructionData::Store { .. } | InstructionData::StoreNoOffset { .. } => {
-            seed.accesses.iter().any(|access| access.inst == inst)
+            seed.properties.accesses.iter().any(|access| access.inst == inst)
         }
         InstructionData::Call { opcode: Opcode::Call, .. }
         | InstructionData::CallIndirect { opcode: Opcode::CallIndirect, .. } => true,
-        _ => seed.free.contains(&inst),
+        _ => seed.properties.free.contains(&inst),
     };
     if !is_free || data.opcode().is_terminator() {
         return None;
@@ -283,7 +283,7 @@ fn exchange(seed: &mut Seed, inst: Inst) -> Option<String> {
     let next = func.layout.next_inst(inst)?;
     let plain = |inst: Inst| {
         let opcode = func.dfg.insts[inst].opcode();
-        seed.free.contains(&inst) && !opcode.can_trap() && !opcode.other_side_effects()
+        seed.properties.free.contains(&inst) && !opcode.can_trap() && !opcode.other_side_effects()
     };
     let results = func.dfg.inst_results(inst);
     let uses = func.dfg.inst_values(next).any(|value| {
@@ -313,7 +313,7 @@ fn insert(
     // Stack slots are written at entry, by stores that nothing else is known of.
     let fills = |&inst: &Inst| {
         let is_store = seed.func.dfg.insts[inst].opcode().can_store();
-        is_store && seed.accesses.iter().all(|access| access.inst != inst)
+        is_store && seed.properties.accesses.iter().all(|access| access.inst != inst)
     };
     let at_entry = seed.func.layout.entry_block() == Some(block);
     let filled = !(at_entry && behind.iter().any(fills));
@@ -331,7 +331,7 @@ fn insert(
         |builder| {
             let before = builder.known.len();
             if !filled {
-                builder.slots.clear();
+                builder.properties.slots.clear();
             }
             grow(builder, kind);
             builder.known.split_off(before)
@@ -386,11 +386,11 @@ fn use_behind(draw: &mut Draw<'_, '_>, seed: &mut Seed, block: Block, inst: Inst
         for user in behind {
             let data = func.dfg.insts[user];
             let plain = func.dfg.inst_args(user).len();
-            let any = seed.free.contains(&user)
+            let any = seed.properties.free.contains(&user)
                 || data.opcode().is_call()
                 || data.opcode() == Opcode::Return
                 || matches!(data, InstructionData::Store { .. })
-                    && seed.accesses.iter().any(|access| access.inst == user);
+                    && seed.properties.accesses.iter().any(|access| access.inst == user);
             for (at, value) in func.dfg.inst_values(user).enumerate() {
                 let value = func.dfg.resolve_aliases(value);
                 if func.dfg.value_type(value) != made.ty || addresses.contains(&value) {
@@ -465,7 +465,7 @@ fn memory(func: &Function, block: Block, inst: Inst) -> Option<Value> {
 /// The values that are addresses, without aliases.
 fn addresses(seed: &Seed) -> BTreeSet<Value> {
     let dfg = &seed.func.dfg;
-    seed.addresses.iter().map(|&address| dfg.resolve_aliases(address)).collect()
+    seed.properties.addresses.iter().map(|&address| dfg.resolve_aliases(address)).collect()
 }
 
 /// The instructions at which an edit can be made.

@@ -179,7 +179,7 @@ impl Builder<'_, '_, '_> {
         let conditions: Vec<Value> =
             self.known.iter().filter(usable).map(|known| known.value).collect();
         if !conditions.is_empty() {
-            self.folds |= constant;
+            self.properties.folds |= constant;
             return self.draw.choose(&conditions);
         }
         let flags = MemFlagsData::new().with_notrap();
@@ -259,7 +259,7 @@ impl Builder<'_, '_, '_> {
             let block = self.body.block;
             let data = InstructionData::ExceptionHandlerAddress { opcode, block, imm };
             let inst = self.body.append(data, types::I64);
-            self.addresses.extend(self.body.func.dfg.inst_results(inst));
+            self.properties.addresses.extend(self.body.func.dfg.inst_results(inst));
         }
         let table = ExceptionTableData::new(call.signature, normal, items);
         let exception = self.body.func.dfg.exception_tables.push(table);

@@ -190,6 +190,13 @@ impl Table {
 pub struct Seed {
     /// The function. References to `u0:G` and `u4:G` mean any member of the group G.
     pub func: Function,
+    /// What is known of it.
+    pub properties: Properties,
+}
+
+/// What is known of a function by construction.
+#[derive(Clone, Debug, Default)]
+pub struct Properties {
     /// Instructions whose operands and immediates can be anything of the same type: what they
     /// compute is no address, and what they take is none.
     pub free: Vec<Inst>,
@@ -256,29 +263,31 @@ pub(super) struct Node {
     known: Vec<Known>,
 }
 
+/// What instructions of a function refer to and share.
+#[derive(Default)]
+pub(super) struct Entities {
+    /// The regions of the four quarters of the memory.
+    pub regions: Vec<AliasRegion>,
+    /// Functions, by namespace and index, and whether calls of them can be patched.
+    pub imports: BTreeMap<(u32, u32, bool), FuncRef>,
+    /// Symbols, by namespace and index, with an offset.
+    pub symbols: BTreeMap<(u32, u32, i64), GlobalValue>,
+}
+
 /// A function in the making.
 pub(super) struct Builder<'d, 'u, 'a> {
     pub draw: &'d mut Draw<'u, 'a>,
     pub profile: &'d Profile,
     pub callees: &'d Callees,
     pub body: &'d mut Body,
-    pub free: Vec<Inst>,
-    pub addresses: Vec<Value>,
-    pub accesses: Vec<Access>,
-    pub folds: bool,
+    pub properties: Properties,
+    pub entities: Entities,
     /// The group of the function.
     pub group: u32,
-    pub runnable: bool,
     /// The values that can be used in it.
     pub known: Vec<Known>,
     /// The address of the memory.
     pub memory: Option<Value>,
-    /// The regions of the four quarters of the memory.
-    pub regions: Vec<AliasRegion>,
-    /// Stack slots that are written at entry.
-    pub slots: Vec<StackSlot>,
-    pub imports: BTreeMap<(u32, u32, bool), FuncRef>,
-    pub symbols: BTreeMap<(u32, u32, i64), GlobalValue>,
     pub nodes: Vec<Node>,
     /// The node that is filled.
     pub at: usize,
@@ -368,8 +377,8 @@ pub fn seed(draw: &mut Draw<'_, '_>, profile: &Profile, callees: &Callees, group
     let mut body = Body::new(func);
     let mut builder = Builder::new(draw, profile, callees, group, &mut body);
     builder.fill_all();
-    let Builder { free, addresses, accesses, slots, folds, runnable, .. } = builder;
-    Seed { func: body.func, free, addresses, accesses, slots, folds, runnable }
+    let Builder { properties, .. } = builder;
+    Seed { func: body.func, properties }
 }
 
 /// Adds to a function at the end of a block, of which nothing behind is in the layout. `known` are the values that can
@@ -384,14 +393,15 @@ pub(super) fn grow<T>(
 ) -> T {
     let mut body = Body { func: std::mem::replace(&mut seed.func, Function::new()), block };
     let mut builder = Builder::new(draw, profile, callees, group, &mut body);
-    builder.regions = builder.body.func.dfg.alias_regions.iter().map(|(it, _)| it).collect();
+    builder.entities.regions =
+        builder.body.func.dfg.alias_regions.iter().map(|(it, _)| it).collect();
     (builder.known, builder.memory) = (known, memory);
-    builder.slots.clone_from(&seed.slots);
+    builder.properties.slots.clone_from(&seed.properties.slots);
     let result = add(&mut builder);
-    let Builder { free, addresses, accesses, .. } = builder;
-    seed.free.extend(free);
-    seed.addresses.extend(addresses);
-    seed.accesses.extend(accesses);
+    let Builder { properties: Properties { free, addresses, accesses, .. }, .. } = builder;
+    seed.properties.free.extend(free);
+    seed.properties.addresses.extend(addresses);
+    seed.properties.accesses.extend(accesses);
     seed.func = body.func;
     result
 }
@@ -432,18 +442,11 @@ impl<'d, 'u, 'a> Builder<'d, 'u, 'a> {
             profile,
             callees,
             body,
-            free: Vec::new(),
-            addresses: Vec::new(),
-            accesses: Vec::new(),
-            folds: false,
+            properties: Properties { runnable: true, ..Properties::default() },
+            entities: Entities::default(),
             group,
-            runnable: true,
             known: Vec::new(),
             memory: None,
-            regions: Vec::new(),
-            slots: Vec::new(),
-            imports: BTreeMap::new(),
-            symbols: BTreeMap::new(),
             nodes: Vec::new(),
             at: 0,
             pending: VecDeque::new(),
@@ -478,7 +481,7 @@ impl Builder<'_, '_, '_> {
         self.memory = Some(memory);
         for (user_id, name) in (1..).zip(["first", "second", "third", "read-only"]) {
             let data = AliasRegionData { user_id, description: name.into() };
-            self.regions.push(self.body.func.dfg.alias_regions.insert(data));
+            self.entities.regions.push(self.body.func.dfg.alias_regions.insert(data));
         }
         self.take_fuel();
         let number = self.ins().iconst(types::I64, seed_number(group));
@@ -552,11 +555,11 @@ impl Builder<'_, '_, '_> {
 
     /// A symbol as a global value, one for each.
     pub fn symbol(&mut self, namespace: u32, index: u32, offset: i64) -> GlobalValue {
-        if let Some(&global) = self.symbols.get(&(namespace, index, offset)) {
+        if let Some(&global) = self.entities.symbols.get(&(namespace, index, offset)) {
             return global;
         }
         let global = self.body.symbol(UserExternalName { namespace, index }, offset, false);
-        self.symbols.insert((namespace, index, offset), global);
+        self.entities.symbols.insert((namespace, index, offset), global);
         global
     }
 
@@ -564,7 +567,7 @@ impl Builder<'_, '_, '_> {
     pub fn address(&mut self, namespace: u32, index: u32, offset: i64) -> Value {
         let global = self.symbol(namespace, index, offset);
         let address = self.ins().symbol_value(types::I64, global);
-        self.addresses.push(address);
+        self.properties.addresses.push(address);
         address
     }
 
@@ -583,7 +586,7 @@ impl Builder<'_, '_, '_> {
             let slot = self.body.func.create_sized_stack_slot(data);
             // Others are there and not used: a frame of another size.
             if size.is_multiple_of(8) {
-                self.slots.push(slot);
+                self.properties.slots.push(slot);
             }
         }
     }
@@ -591,12 +594,12 @@ impl Builder<'_, '_, '_> {
     /// No word is read that was not written, and all words differ.
     fn write_stack_slots(&mut self) {
         let mut number = 0;
-        for slot in self.slots.clone() {
+        for slot in self.properties.slots.clone() {
             for offset in (0..self.body.func.sized_stack_slots[slot].size as i32).step_by(8) {
                 number += 0x0101_0101_0101_0101;
                 let word = self.ins().iconst(types::I64, number);
                 let address = self.ins().stack_addr(types::I64, slot, offset);
-                self.addresses.push(address);
+                self.properties.addresses.push(address);
                 self.ins().store(MemFlagsData::new().with_notrap(), word, address, 0);
             }
         }
@@ -645,7 +648,7 @@ impl Builder<'_, '_, '_> {
             if usable {
                 self.known.push(Known { value, ty, constant: false });
             } else {
-                self.addresses.push(value);
+                self.properties.addresses.push(value);
             }
         }
         self.body.func.layout.append_block(self.body.block);

@@ -31,10 +31,12 @@ pub struct NearMiss {
 /// what comes before the first branch.
 fn code(seed: &Seed) -> Vec<(Block, Inst)> {
     let func = &seed.func;
-    let blocks = func.layout.blocks().take(if seed.folds { 1 } else { usize::MAX });
+    let blocks = func.layout.blocks().take(if seed.properties.folds { 1 } else { usize::MAX });
     let insts = blocks.flat_map(|block| func.layout.block_insts(block).map(move |i| (block, i)));
     insts
-        .filter(|&(_, inst)| !(seed.folds && func.dfg.insts[inst].opcode().is_terminator()))
+        .filter(|&(_, inst)| {
+            !(seed.properties.folds && func.dfg.insts[inst].opcode().is_terminator())
+        })
         .collect()
 }
 
@@ -116,7 +118,7 @@ pub(super) fn is_compiled(func: &Function, changed: Inst, machine: Machine) -> b
 pub fn any(draw: &mut Draw<'_, '_>, seed: &Seed, machine: Machine) -> Option<NearMiss> {
     let code = code(seed);
     let (block, inst) = draw.choose(&code);
-    let mutants = match draw.one_in(6) && !seed.folds {
+    let mutants = match draw.one_in(6) && !seed.properties.folds {
         true => mutate::function::function_mutants(&seed.func),
         false => mutate::mutants_of(&seed.func, block, inst),
     };

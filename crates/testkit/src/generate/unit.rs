@@ -176,7 +176,7 @@ fn same_constants(seed: &mut Seed, group: u32, one: Option<Rng>) {
     let entry = seed.func.layout.entry_block().expect("has a body");
     let is_constant = |inst: &Inst| {
         let data = &seed.func.dfg.insts[*inst];
-        data.opcode() == Opcode::Iconst && seed.free.contains(inst)
+        data.opcode() == Opcode::Iconst && seed.properties.free.contains(inst)
     };
     let places: Vec<Inst> = seed.func.layout.block_insts(entry).filter(is_constant).collect();
     let other = one.filter(|_| !places.is_empty()).map(|mut rng| rng.below(places.len()));
@@ -197,12 +197,12 @@ fn other_constants(draw: &mut Draw<'_, '_>, seed: &Seed, base: u32, group: u32) 
     for inst in insts {
         match &mut seed.func.dfg.insts[inst] {
             InstructionData::UnaryImm { opcode: _, imm }
-                if imm.bits() == seed_number(base) && !seed.free.contains(&inst) =>
+                if imm.bits() == seed_number(base) && !seed.properties.free.contains(&inst) =>
             {
                 *imm = Imm64::new(seed_number(group));
             }
             InstructionData::UnaryImm { opcode: _, imm }
-                if seed.free.contains(&inst) && rng.one_in(2) =>
+                if seed.properties.free.contains(&inst) && rng.one_in(2) =>
             {
                 *imm = Imm64::new(imm.bits() ^ rng.below(8) as i64);
             }
@@ -360,7 +360,7 @@ fn assemble(
             certain,
             site,
             // A near miss may have lost the path to some of the references, such as a handler.
-            folds: seed.folds || number != 0,
+            folds: seed.properties.folds || number != 0,
             key: attributes.key,
             replaceable: attributes.linkage != Linkage::Preemptible && !attributes.no_merge,
             by_address: attributes.addresses == Addresses::Insignificant,
@@ -371,7 +371,7 @@ fn assemble(
             group: chosen.group,
             similar_to: similar[chosen.group as usize],
             origin,
-            runnable: seed.runnable && runs,
+            runnable: seed.properties.runnable && runs,
         });
     }
     let mut data = Vec::new();
