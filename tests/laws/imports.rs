@@ -1,12 +1,13 @@
 //! Laws of the layout: no cycle of imports among the modules of the library, a checker that sees only what it
-//! checks, and a budget of lines for each module.
+//! checks, a budget of lines for each module, and bounds of fields and parameters.
 //!
 //! A module is a file or a folder of `src/`. What it imports is read from its paths that begin with `crate::`, tests
 //! and documentation left out. `cargo test --test laws imports -- --nocapture` draws the modules as floors: each
 //! imports only floors below its own.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use syn::visit::Visit;
 
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
@@ -30,23 +31,32 @@ fn imported(code: &str, modules: &BTreeSet<String>) -> BTreeSet<String> {
         .collect()
 }
 
-/// The files of the library, each with its module.
-fn files() -> Vec<(String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut left = vec![root.clone()];
+/// The Rust files below a directory, with their texts.
+fn rust_files(root: &Path) -> Vec<(PathBuf, String)> {
+    let mut left = vec![root.to_owned()];
     let mut files = Vec::new();
     while let Some(path) = left.pop() {
         if path.is_dir() {
             let entries = std::fs::read_dir(&path).expect("is readable");
             left.extend(entries.map(|entry| entry.expect("is readable").path()));
-            continue;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).expect("is text");
+            files.push((path, text));
         }
+    }
+    files.sort_unstable();
+    files
+}
+
+/// The files of the library, each with its module.
+fn files() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files = rust_files(&root).into_iter().map(|(path, text)| {
         let inside = path.strip_prefix(&root).expect("is below the root");
         let first = inside.iter().next().expect("is not the root").to_str().expect("is text");
-        let module = first.strip_suffix(".rs").unwrap_or(first);
-        files.push((module.to_owned(), std::fs::read_to_string(&path).expect("is text")));
-    }
-    files
+        (first.strip_suffix(".rs").unwrap_or(first).to_owned(), text)
+    });
+    files.collect()
 }
 
 /// What each module of the library imports.
@@ -186,4 +196,46 @@ fn few_names_are_at_the_root() {
         };
     }
     assert!((30..=50).contains(&names), "{names} names");
+}
+
+/// Structs with more fields, and functions with more parameters besides `self`, are hard to hold in mind.
+const MOST_FIELDS: usize = 12;
+const MOST_PARAMETERS: usize = 6;
+
+/// The names of structs and functions beyond the bounds.
+#[derive(Default)]
+struct TooMany(Vec<String>);
+
+impl<'ast> Visit<'ast> for TooMany {
+    fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
+        if item.fields.len() > MOST_FIELDS {
+            self.0.push(format!("{}: {} fields", item.ident, item.fields.len()));
+        }
+        syn::visit::visit_item_struct(self, item);
+    }
+
+    fn visit_signature(&mut self, signature: &'ast syn::Signature) {
+        let inputs = signature.inputs.iter();
+        let typed = inputs.filter(|input| matches!(input, syn::FnArg::Typed(_))).count();
+        if typed > MOST_PARAMETERS {
+            self.0.push(format!("{}: {typed} parameters", signature.ident));
+        }
+        syn::visit::visit_signature(self, signature);
+    }
+}
+
+#[test]
+fn structs_have_few_fields_and_functions_few_parameters() {
+    let mut found = TooMany::default();
+    let fields: String = (0..=MOST_FIELDS).map(|at| format!("f{at}: u8,")).collect();
+    let parameters: String = (0..=MOST_PARAMETERS).map(|at| format!("p{at}: u8,")).collect();
+    let text = format!("struct S {{ {fields} }} impl S {{ fn f(&self, {parameters}) {{}} }}");
+    found.visit_file(&syn::parse_file(&text).expect("is Rust"));
+    assert_eq!(found.0, ["S: 13 fields", "f: 7 parameters"]);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (path, text) in [rust_files(&root.join("src")), rust_files(&root.join("crates"))].concat() {
+        let mut found = TooMany::default();
+        found.visit_file(&syn::parse_file(&text).expect("is Rust"));
+        assert!(found.0.is_empty(), "{}: {:?}", path.display(), found.0);
+    }
 }
