@@ -173,7 +173,7 @@ fn translate(
         let reach = match reach {
             wasm_input::Reach::Local => Reach::Local,
             wasm_input::Reach::Exported => Reach::Exported,
-            wasm_input::Reach::Called => Reach::Called,
+            wasm_input::Reach::InTable | wasm_input::Reach::Called => Reach::Called,
         };
         // As if the module was a directory.
         (Source { name: format!("{module}/{file}"), text }, name, reach)

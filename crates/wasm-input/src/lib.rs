@@ -11,9 +11,11 @@
 
 mod names;
 mod reach;
+mod segments;
 
 use names::Escaped;
 use reach::Modules;
+pub use segments::{Segment, segments};
 use std::fmt;
 use std::path::Path;
 use wasmtime::{Config, Engine, OptLevel};
@@ -39,7 +41,9 @@ pub enum Reach {
     Local,
     /// By an export of a module.
     Exported,
-    /// By a reference, as in a table, or by the runtime, as the start function and Wasmtime's own functions.
+    /// By an element of a table, and in no other way.
+    InTable,
+    /// By another reference, or by the runtime, as the start function and Wasmtime's own functions.
     Called,
 }
 

@@ -7,8 +7,8 @@
 use crate::{Error, Function, Reach};
 use std::collections::BTreeSet;
 use wasmtime::wasmparser::{
-    BinaryReaderError, ConstExpr, ElementItems, Encoding, ExternalKind, FunctionBody, Operator,
-    Parser, Payload, TableInit, TypeRef,
+    BinaryReaderError, ConstExpr, Element, ElementItems, ElementKind, Encoding, ExternalKind,
+    FunctionBody, Operator, Parser, Payload, TableInit, TypeRef,
 };
 
 /// The core modules of a component in the order in which Wasmtime numbers them, or the one module.
@@ -25,7 +25,9 @@ struct Module {
     imported: u32,
     defined: u32,
     exported: BTreeSet<u32>,
-    /// Functions in a table or any other reference, and the start function.
+    /// Functions of which element segments hold references.
+    in_tables: BTreeSet<u32>,
+    /// Functions of other references, and the start function.
     called: BTreeSet<u32>,
 }
 
@@ -75,6 +77,11 @@ impl Modules {
         self.all.iter().all(|module| module.defined == 0)
     }
 
+    /// How many functions a module imports: those that it defines are numbered behind them.
+    pub fn imported(&self, module: usize) -> u32 {
+        self.all[module].imported
+    }
+
     /// How the function of a name is reached.
     pub fn reach(&self, namespace: u32, index: u32) -> Reach {
         // What is in none of the modules is of Wasmtime's own: trampolines, and the modules that it makes of the
@@ -86,6 +93,8 @@ impl Modules {
             Reach::Exported
         } else if module.called.contains(&function) {
             Reach::Called
+        } else if module.in_tables.contains(&function) {
+            Reach::InTable
         } else {
             Reach::Local
         }
@@ -112,6 +121,26 @@ impl Modules {
             }
         }
         Ok(())
+    }
+}
+
+/// The functions to which an element segment refers, in order; `None` for an element that refers to none.
+pub fn functions_of(element: &Element<'_>) -> Result<Vec<Option<u32>>, BinaryReaderError> {
+    let referred = |expression: ConstExpr<'_>| {
+        for operator in expression.get_operators_reader() {
+            if let Operator::RefFunc { function_index } = operator? {
+                return Ok(Some(function_index));
+            }
+        }
+        Ok(None)
+    };
+    match &element.items {
+        ElementItems::Functions(functions) => {
+            functions.clone().into_iter().map(|function| function.map(Some)).collect()
+        }
+        ElementItems::Expressions(_, expressions) => {
+            expressions.clone().into_iter().map(|expression| referred(expression?)).collect()
+        }
     }
 }
 
@@ -152,16 +181,13 @@ impl Module {
             }
             Payload::ElementSection(section) => {
                 for element in section {
-                    match element?.items {
-                        ElementItems::Functions(functions) => {
-                            for function in functions {
-                                self.called.insert(function?);
-                            }
-                        }
-                        ElementItems::Expressions(_, expressions) => {
-                            for expression in expressions {
-                                self.add_references(&expression?)?;
-                            }
+                    let element = element?;
+                    let functions = functions_of(&element)?.into_iter().flatten();
+                    match element.kind {
+                        // Code makes these references.
+                        ElementKind::Declared => self.called.extend(functions),
+                        ElementKind::Active { .. } | ElementKind::Passive => {
+                            self.in_tables.extend(functions);
                         }
                     }
                 }

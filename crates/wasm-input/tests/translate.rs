@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use wasm_input::{Function, Options, Reach, from_text, translate};
+use wasm_input::{Function, Options, Reach, Segment, from_text, segments, translate};
 
 const X86_64: Options<'_> = Options { target: Some("x86_64-unknown-linux-gnu"), parallel: false };
 
@@ -72,19 +72,45 @@ fn the_start_function_is_called() {
 
 #[test]
 fn table_elements_are_called_however_they_are_written() {
-    for elements in [
-        "(table 1 funcref) (elem (i32.const 0) func 1)",
-        "(table 1 funcref) (elem (i32.const 0) funcref (ref.func 1))",
-        "(elem func 1)",
-        "(elem funcref (ref.func 1))",
-        "(elem declare func 1)",
-        "(type $t (func)) (table 1 (ref $t) (ref.func 1))",
-        "(global funcref (ref.func 1))",
-        "(elem declare func 1) (func $a (drop (ref.func 1)))",
+    for (elements, expected) in [
+        ("(table 1 funcref) (elem (i32.const 0) func 1)", Reach::InTable),
+        ("(table 1 funcref) (elem (i32.const 0) funcref (ref.func 1))", Reach::InTable),
+        ("(elem func 1)", Reach::InTable),
+        ("(elem funcref (ref.func 1))", Reach::InTable),
+        ("(elem func 1) (start 1)", Reach::Called),
+        ("(elem declare func 1)", Reach::Called),
+        ("(type $t (func)) (table 1 (ref $t) (ref.func 1))", Reach::Called),
+        ("(global funcref (ref.func 1))", Reach::Called),
+        ("(elem declare func 1) (func $a (drop (ref.func 1)))", Reach::Called),
     ] {
         let all = reach(&format!("(module (func) (func) {elements})"));
-        assert_eq!((all["u0:0"], all["u0:1"]), (Reach::Local, Reach::Called), "{elements}");
+        assert_eq!((all["u0:0"], all["u0:1"]), (Reach::Local, expected), "{elements}");
     }
+}
+
+#[test]
+fn segments_hold_bytes_and_functions_by_their_names() {
+    let functions = |names: &[Option<&str>]| {
+        Segment::Functions(names.iter().map(|name| name.map(str::to_owned)).collect())
+    };
+    let module = binary(
+        r#"(module (import "m" "f" (func)) (memory 1) (table 4 funcref)
+            (func) (func)
+            (elem (i32.const 0) funcref (ref.func 2) (ref.null func) (ref.func 0))
+            (elem declare func 1)
+            (data (i32.const 8) "abc") (data "\00"))"#,
+    );
+    let expected = [
+        functions(&[Some("u0:1"), None, None]),
+        Segment::Bytes(b"abc".to_vec()),
+        Segment::Bytes(vec![0]),
+    ];
+    assert_eq!(segments(&module).expect("is a module"), expected);
+    let all = segments(&binary(
+        "(component (core module (func)) (core module (func) (func) (elem func 1)))",
+    ));
+    assert_eq!(all.expect("is a component"), [functions(&[Some("u1:1")])]);
+    assert!(segments(b"\0asm").is_err());
 }
 
 /// Two core modules, of which the second imports a function of the first, and a component within.
