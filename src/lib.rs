@@ -21,8 +21,8 @@
 //!    ([`Target::thunk_code`], [`thunk::call_thunk`]), aliases, or nothing. A back end without thunks or aliases leaves
 //!    [`Options::target`] and [`Options::aliases`] at their defaults, and functions that would need them are kept.
 //!
-//! [`check::prove`] proves a plan by means of its own ([`Options::prove`]); [`explain::first_difference`] and
-//! [`explain::nearest`] answer "why not?".
+//! [`check::prove`] proves a plan by means of its own ([`Options::prove`]); [`explain::first_difference`]
+//! answers "why not?".
 //!
 //! # What is equal
 //!

@@ -1,14 +1,15 @@
 //! "Why not?": the first difference between two functions, and the rule that makes it matter.
 //!
 //! [`first_difference`] is a view of two encodings: the first place at which their streams part.
-//! It does not search for the closest match or explain how to make the functions equal.
+//! It does *not* search for the closest match (`clif-merge why` does, by [`place_hashes`]), nor explain how to make the functions equal.
 
 use crate::canon::{self, Context, Encoding, Mark, Place, Scratch};
 use crate::options::Options;
 use crate::plan::Plan;
-use crate::unit::{Bodies, FunctionIndex, Item, Node, ResolveSymbol};
+use crate::unit::{FunctionIndex, Item, Node, ResolveSymbol};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Block, Function, Inst};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Where two functions first differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,58 +145,19 @@ pub fn first_difference(
     Ok(compare(plan, &a_walk, &b_walk))
 }
 
-/// A function that resembles another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Neighbour {
-    /// The function.
-    pub function: FunctionIndex,
-    /// Places (header parts, blocks, instructions) at which the two have equal encodings, counted from the
-    /// beginning. References to functions of the unit count as equal.
-    pub equal: usize,
-    /// Places of the longer of the two.
-    pub places: usize,
-}
-
-/// The functions with the signature of `function` that resemble it most, best first, at most
-/// `limit` of them. The function itself is not among them; functions of its class are.
+/// A hash of what is compared at each place of a function of a planned unit: of the parts of the header, blocks and
+/// instructions, in the order of the walk. References to functions of the unit hash equally. For comparing functions place
+/// by place, where it does no harm if two different places have one hash.
 ///
-/// Walks every function with the same signature. Functions that cannot be walked are left out, and
-/// if `function` itself cannot be, there are none.
-pub fn nearest(
+/// `options` are those of the run. Walks the function; `None` for one that the verifier refuses.
+pub fn place_hashes(
     plan: &Plan,
-    function: FunctionIndex,
-    bodies: &mut dyn Bodies,
+    (function, body): (FunctionIndex, &Function),
     options: &Options<'_>,
-    limit: usize,
-) -> Vec<Neighbour> {
-    let signature = bodies.body(function).signature.clone();
-    let Some(walked) = walk(plan, function, bodies.body(function), options) else {
-        return Vec::new();
-    };
-    let mut neighbours = Vec::new();
-    for (other, _) in plan.entries().take(plan.added()).filter(|&(other, _)| other != function) {
-        let body = bodies.body(other);
-        if body.signature != signature {
-            continue;
-        }
-        if let Some(other_walked) = walk(plan, other, body, options) {
-            let places = walked.places().max(other_walked.places());
-            let equal =
-                (0..places).filter(|&at| walked.place(at) == other_walked.place(at)).count();
-            neighbours.push(Neighbour { function: other, equal, places });
-        }
-    }
-    // a/b > c/d without rounding; then by symbol, so that the order of functions does not matter.
-    let symbol = |neighbour: &Neighbour| {
-        let symbol = plan.entry(neighbour.function).symbol();
-        (symbol.namespace, symbol.index)
-    };
-    neighbours.sort_by(|a, b| {
-        let (x, y) = (a.equal as u128 * b.places as u128, b.equal as u128 * a.places as u128);
-        y.cmp(&x).then_with(|| symbol(a).cmp(&symbol(b)))
-    });
-    neighbours.truncate(limit);
-    neighbours
+) -> Option<Vec<u64>> {
+    let walked = walk(plan, function, body, options)?;
+    let places = 0..walked.scratch.marks.len();
+    Some(places.map(|at| walked.hash(at)).collect())
 }
 
 struct Walked {
@@ -204,21 +166,17 @@ struct Walked {
 }
 
 impl Walked {
-    fn places(&self) -> usize {
-        self.scratch.marks.len()
-    }
-
-    /// The streams' bytes of one place; `None` past the end.
-    fn place(&self, at: usize) -> Option<[&[u8]; 3]> {
-        let start = self.scratch.marks.get(at)?;
+    /// That of the streams' bytes of one place.
+    fn hash(&self, at: usize) -> u64 {
+        let (start, end) = (&self.scratch.marks[at], self.scratch.marks.get(at + 1));
         let [shape, constants, references] = self.encoding.key();
-        let end = self.scratch.marks.get(at + 1);
         let end_of = |position: fn(&Mark) -> usize, len: usize| end.map_or(len, position);
-        Some([
+        let streams = [
             &shape[start.shape..end_of(|mark| mark.shape, shape.len())],
             &constants[start.constants..end_of(|mark| mark.constants, constants.len())],
             &references[start.references..end_of(|mark| mark.references, references.len())],
-        ])
+        ];
+        streams.iter().fold(0, |hash, bytes| xxh3_64_with_seed(bytes, hash))
     }
 }
 

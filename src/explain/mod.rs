@@ -5,5 +5,5 @@ mod difference;
 mod map;
 
 pub use crate::canon::{Encoding, StructuralHash, structural_hash};
-pub use difference::{Difference, Neighbour, Rule, Site, first_difference, nearest};
+pub use difference::{Difference, Rule, Site, first_difference, place_hashes};
 pub use map::{Code, MergeMap, Original, PerfMap};

@@ -140,7 +140,7 @@ const BUDGETS: [(&str, usize); 28] = [
     ("copy", 180),
     ("corpus", 510),
     ("decide", 740),
-    ("explain", 660),
+    ("explain", 640),
     ("extra_argument", 240),
     ("incremental", 840),
     ("internals", 140),

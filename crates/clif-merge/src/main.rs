@@ -27,6 +27,7 @@ mod locate;
 mod measure;
 mod memory;
 mod merge;
+mod neighbours;
 mod output;
 mod page;
 mod progress;

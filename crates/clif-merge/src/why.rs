@@ -9,6 +9,7 @@ use crate::args::{Common, Defaults, Input, ReadUnit};
 use crate::combine;
 use crate::exit::{Exit, usage};
 use crate::jobs::JobsArg;
+use crate::neighbours::nearest;
 use crate::output::Output;
 use crate::sharing::{self, is_summary};
 use crate::snippet::{Excerpt, draw_excerpts};
@@ -23,7 +24,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::EntityRef as _;
 use cranelift_mergefunc::data::DataIndex;
-use cranelift_mergefunc::explain::{Difference, Rule, Site, first_difference, nearest};
+use cranelift_mergefunc::explain::{Difference, Rule, Site, first_difference};
 use cranelift_mergefunc::{
     Disposition, FunctionIndex, Options, Plan, SimilarSet, cranelift_codegen,
 };
@@ -275,8 +276,7 @@ impl<'a> Explainer<'a> {
         let mut text = format!("{}\n", self.disposition(function));
         text += &draw_excerpts(&[self.header(function)]);
         text += &self.similar(function);
-        let mut bodies = &self.unit.functions[..];
-        let neighbours = nearest(self.plan, function, &mut bodies, self.options, limit);
+        let neighbours = nearest(self.plan, function, &self.unit.functions, self.options, limit);
         if neighbours.is_empty() {
             text.push_str("\nNo other function has its signature.\n");
             return text;
