@@ -65,12 +65,32 @@ pub struct Merged {
 pub struct SimilarCounts {
     /// Functions walked to compare them with another one of their shape, once for each time that they are compared.
     pub walks: usize,
+    /// Functions scanned to find those that resemble them, though they have another shape.
+    pub scans: usize,
+    /// Functions walked to align them with another one of another shape.
+    pub outlines: usize,
+    /// Copies of functions that parameterised bodies were made of.
+    pub copies: usize,
     /// Parameterised bodies that were made in order to know whether they pay.
     pub tried: usize,
     /// Parameterised bodies.
     pub bodies: usize,
     /// Functions that parameterised bodies replace.
     pub merged: usize,
+}
+
+impl SimilarCounts {
+    /// Adds what was done for a part of the functions.
+    pub(crate) fn add(&mut self, other: &SimilarCounts) {
+        let SimilarCounts { walks, scans, outlines, copies, tried, bodies, merged } = other;
+        self.walks += walks;
+        self.scans += scans;
+        self.outlines += outlines;
+        self.copies += copies;
+        self.tried += tried;
+        self.bodies += bodies;
+        self.merged += merged;
+    }
 }
 
 impl Walks {

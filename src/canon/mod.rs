@@ -43,7 +43,7 @@ use encoding::Record;
 pub(crate) use encoding::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};
 pub use hash::{ContentDigest, StructuralHash, structural_hash};
 pub(crate) use hash::{Digest, ShapeHash, digest, hashes};
-pub(crate) use prefilter::{Counts, counts};
+pub(crate) use prefilter::{Counts, bucket};
 
 use crate::extra_argument::ExtraArgument;
 use crate::options::Options;

@@ -1,6 +1,6 @@
 //! What is known of a function before any of it is walked.
 //!
-//! [`counts`] prefilters functions in constant time: two functions with different counts are not compared. [`Counts`] is
+//! [`bucket`] prefilters functions in constant time: two functions with different counts are not compared. [`Counts`] is
 //! coarser: two functions in which it differs do not resemble each other.
 
 use cranelift_codegen::ir::{AbiParam, Function, Signature, StackSlotData};
@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Left out are the tables whose sizes say more about the front end than about the function:
 /// imports, signatures, memory flags, alias regions, global values; and exception tables, which
 /// `DataFlowGraph::clear` forgets to clear.
-pub(crate) fn counts(func: &Function, key: u64) -> u64 {
+pub(crate) fn bucket(func: &Function, key: u64) -> u64 {
     let dfg = &func.dfg;
     let numbers = [
         key,

@@ -5,7 +5,7 @@
 //! takes 32 bytes, and of the symbols those of which more than the behaviour is observed. It keeps no IR.
 
 use super::Bucketer;
-use crate::canon::{Counts, counts, data};
+use crate::canon::{self, Counts, data};
 use crate::options::Options;
 use crate::stats::Stats;
 use crate::unit::{
@@ -51,7 +51,7 @@ impl Summaries {
             self.observed.add_address_uses(func);
         }
         let bucket = match options.compare.every_function {
-            false => counts(func, attributes.key),
+            false => canon::bucket(func, attributes.key),
             true => {
                 self.stats.walks.added += 1;
                 self.bucketer.hash_alone(func, attributes.key, options)

@@ -14,8 +14,8 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 impl Search<'_, '_> {
     /// Writes what was judged of a set into the plan.
     pub(super) fn accept(&mut self, judged: Judged<'_>) {
-        let Judged { set, mut paying, mut kept, tried, first } = judged;
-        self.workbench.plan.stats_mut().similar.tried += tried;
+        let Judged { set, mut paying, mut kept, counts, first } = judged;
+        self.workbench.plan.stats_mut().similar.add(&counts);
         let table = set.table;
         self.workbench.sizes.extend(first.map(|bytes| (table.function(set.rows[0]), Some(bytes))));
         paying.sort_unstable_by_key(|(rows, _)| rows[0]);

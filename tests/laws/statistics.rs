@@ -3,6 +3,7 @@
 use crate::support::{encode, free, parse, test_symbol, walk_all};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::data::{Contents, DataAttributes, DataObject};
+use cranelift_mergefunc::stats::SimilarCounts;
 use cranelift_mergefunc::{
     Addresses, Bodies, Compare, FunctionIndex, Linkage, Merger, Options, Plan, Prove, Similar,
     Stats, Target,
@@ -169,7 +170,8 @@ impl Bodies for Counted<'_> {
 }
 
 /// How often bodies are requested in order to plan a unit: the most requests for one function, and all of them.
-fn requests(functions: &[Function], similar: Similar) -> (usize, usize) {
+/// And what was done for similar functions.
+fn requests(functions: &[Function], similar: Similar) -> (usize, usize, SimilarCounts) {
     let options =
         Options { target: Target::x86_64(), similar, prove: Prove::Never, ..Options::default() };
     let mut merger = Merger::new(options);
@@ -179,9 +181,9 @@ fn requests(functions: &[Function], similar: Similar) -> (usize, usize) {
     }
     let requests = vec![0; functions.len()];
     let mut bodies = Counted { held: Held::new(functions), requests };
-    drop(merger.plan(&mut bodies));
+    let similar = merger.plan(&mut bodies).stats().similar;
     let Counted { requests, .. } = bodies;
-    (requests.iter().copied().max().unwrap_or(0), requests.iter().sum())
+    (requests.iter().copied().max().unwrap_or(0), requests.iter().sum(), similar)
 }
 
 /// Whoever makes bodies anew for each request pays for each. Runs on the sample, or on the units of `CLIF_MERGE_UNITS`.
@@ -190,10 +192,15 @@ fn identical_functions_are_read_once_and_similar_ones_a_few_times() {
     for unit in testkit::units::units() {
         let text = std::fs::read_to_string(&unit).expect("readable unit");
         let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
-        let (most, all) = requests(&functions, Similar::OFF);
+        let (most, all, _) = requests(&functions, Similar::OFF);
         assert!(most == 1 && all <= functions.len(), "{}: {most} {all}", unit.display());
-        let (most, all) = requests(&functions, Similar::default());
-        println!("{}: at most {most}, {all} for {}", unit.display(), functions.len());
-        assert!(all <= 4 * functions.len(), "{}: {most} {all}", unit.display());
+        let (most, all, similar) = requests(&functions, Similar::default());
+        let name = unit.display();
+        println!("{name}: at most {most}, {all} for {}; {similar:?}", functions.len());
+        assert!(all <= 4 * functions.len(), "{name}: {most} {all}");
+        // Each function is walked once to find those of its shape, and once to align it; only what bodies are made of
+        // is copied.
+        assert!(similar.walks <= functions.len() && similar.outlines <= functions.len(), "{name}");
+        assert!(similar.copies <= functions.len(), "{name}: {similar:?}");
     }
 }

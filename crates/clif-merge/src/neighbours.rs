@@ -51,7 +51,8 @@ pub fn nearest(
         (symbol.namespace, symbol.index)
     };
     neighbours.sort_by(|a, b| {
-        let by_ratio = (b.equal * a.places).cmp(&(a.equal * b.places));
+        let product = |equal: usize, places: usize| equal as u128 * places as u128;
+        let by_ratio = product(b.equal, a.places).cmp(&product(a.equal, b.places));
         by_ratio.then_with(|| symbol(a).cmp(&symbol(b)))
     });
     neighbours.truncate(limit);

@@ -41,30 +41,14 @@ impl Modules {
     ///
     /// Malformed WebAssembly. Not all that is invalid is found.
     pub fn of(wasm: &[u8]) -> Result<Modules, BinaryReaderError> {
-        let mut modules = Modules::default();
-        // The modules and components that are not at their ends yet; for modules, their numbers.
-        let mut open: Vec<Option<usize>> = Vec::new();
-        for payload in Parser::new(0).parse_all(wasm) {
-            match payload? {
-                Payload::Version { encoding: Encoding::Component, .. } => {
-                    modules.component = true;
-                    open.push(None);
-                }
-                Payload::Version { encoding: Encoding::Module, .. } => {
-                    open.push(Some(modules.all.len()));
-                    modules.all.push(Module::default());
-                }
-                Payload::End(_) => {
-                    open.pop();
-                }
-                payload => {
-                    if let Some(&Some(module)) = open.last() {
-                        modules.all[module].add(payload)?;
-                    }
-                }
+        let mut all: Vec<Module> = Vec::new();
+        let component = read(wasm, |module, payload| {
+            if module == all.len() {
+                all.push(Module::default());
             }
-        }
-        Ok(modules)
+            all[module].add(payload)
+        })?;
+        Ok(Modules { component, all })
     }
 
     /// How many functions they define.
@@ -122,6 +106,36 @@ impl Modules {
         }
         Ok(())
     }
+}
+
+/// Hands what each core module in `wasm` consists of to `payload`, with the number of the module and beginning with its
+/// version; whether `wasm` is a component.
+pub fn read<'a>(
+    wasm: &'a [u8],
+    mut payload: impl FnMut(usize, Payload<'a>) -> Result<(), BinaryReaderError>,
+) -> Result<bool, BinaryReaderError> {
+    // The modules and components that are not at their ends yet; for modules, their numbers.
+    let (mut open, mut numbers) = (Vec::new(), 0..);
+    let mut component = false;
+    for part in Parser::new(0).parse_all(wasm) {
+        let part = part?;
+        match &part {
+            Payload::Version { encoding: Encoding::Component, .. } => {
+                component = true;
+                open.push(None);
+            }
+            Payload::Version { encoding: Encoding::Module, .. } => open.push(numbers.next()),
+            Payload::End(_) => {
+                open.pop();
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(&Some(module)) = open.last() {
+            payload(module, part)?;
+        }
+    }
+    Ok(component)
 }
 
 /// The functions to which an element segment refers, in order; `None` for an element that refers to none.

@@ -3,9 +3,9 @@
 //! A compiler ahead of time can lay it out as data objects, next to the code of the functions. Wasmtime does not: it fills
 //! tables when a module is instantiated. This does *not* say where in a table or memory a segment goes.
 
-use crate::reach::{Modules, functions_of};
+use crate::reach::{Modules, functions_of, read};
 use crate::{Error, invalid};
-use wasmtime::wasmparser::{BinaryReaderError, DataKind, ElementKind, Encoding, Parser, Payload};
+use wasmtime::wasmparser::{ElementKind, Payload};
 
 /// A segment of a module, of those of a component each by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,23 +23,11 @@ pub enum Segment {
 ///
 /// What is not WebAssembly.
 pub fn segments(wasm: &[u8]) -> Result<Vec<Segment>, Error> {
-    read(wasm).map_err(invalid)
-}
-
-fn read(wasm: &[u8]) -> Result<Vec<Segment>, BinaryReaderError> {
-    let modules = Modules::of(wasm)?;
+    let modules = Modules::of(wasm).map_err(invalid)?;
     let mut segments = Vec::new();
-    // The modules that are not at their ends yet; `None` for components.
-    let (mut open, mut next): (Vec<Option<usize>>, _) = (Vec::new(), 0..);
-    for payload in Parser::new(0).parse_all(wasm) {
-        match payload? {
-            Payload::Version { encoding: Encoding::Component, .. } => open.push(None),
-            Payload::Version { encoding: Encoding::Module, .. } => open.push(next.next()),
-            Payload::End(_) => {
-                open.pop();
-            }
+    let add = |module, payload: Payload<'_>| {
+        match payload {
             Payload::ElementSection(section) => {
-                let Some(&Some(module)) = open.last() else { continue };
                 for element in section {
                     let element = element?;
                     if matches!(element.kind, ElementKind::Declared) {
@@ -56,16 +44,13 @@ fn read(wasm: &[u8]) -> Result<Vec<Segment>, BinaryReaderError> {
             }
             Payload::DataSection(section) => {
                 for data in section {
-                    let data = data?;
-                    match data.kind {
-                        DataKind::Active { .. } | DataKind::Passive => {
-                            segments.push(Segment::Bytes(data.data.to_vec()));
-                        }
-                    }
+                    segments.push(Segment::Bytes(data?.data.to_vec()));
                 }
             }
             _ => {}
         }
-    }
+        Ok(())
+    };
+    read(wasm, add).map_err(invalid)?;
     Ok(segments)
 }

@@ -83,6 +83,7 @@ pub(crate) fn align(
         Aligning { workbench, limited, pairing, probed, least, model, share, effort };
     let mut rounds = 0..effort.rounds;
     while rounds.next().is_some() && aligning.round() {}
+    aligning.pairing.count(&mut aligning.workbench.plan.stats_mut().similar);
     // Functions keep their numbers until the last round.
     remove_merged_bodies(workbench.plan);
 }
@@ -312,10 +313,13 @@ impl Aligning<'_, '_> {
     fn judge(&mut self, tries: Vec<Try>) -> Vec<([FunctionIndex; 2], Merge, [Outcome; 2], i64)> {
         let mut paying = Vec::new();
         for Try { functions, merged } in tries {
+            let similar = &mut self.workbench.plan.stats_mut().similar;
+            similar.copies += functions.len();
             let Some(merge) = merged else {
                 continue;
             };
-            self.workbench.plan.stats_mut().similar.tried += 1;
+            similar.copies += 1;
+            similar.tried += 1;
             let outcomes = [0, 1].map(|side| {
                 let (observes, arguments) = (merge.observes[side], &merge.arguments[side]);
                 self.outcome(functions[side], &merge.signature, observes, arguments)

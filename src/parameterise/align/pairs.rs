@@ -17,6 +17,7 @@ use crate::options::Options;
 use crate::parameterise::context;
 use crate::parameterise::cost::{self, Effort, Share};
 use crate::plan::Plan;
+use crate::stats::SimilarCounts;
 use crate::threads::{Pool, for_each};
 use crate::unit::{Bodies, FunctionIndex, Redirected, ResolveSymbol, Resolved};
 use alloc::sync::Arc;
@@ -63,7 +64,7 @@ impl Pair {
 /// How many pairs are compared before it is asked whether it is worth comparing more.
 const COMPARED: usize = 1024;
 
-/// One in so many of them is aligned for that.
+/// One of this number of promising pairs is aligned for that.
 const SAMPLED: usize = 4;
 
 impl<'a> Pairing<'a> {
@@ -132,7 +133,7 @@ impl<'a> Pairing<'a> {
             let mut found: Vec<Pair> = estimated.into_iter().flatten().collect();
             let is_few = |found: usize| cost::is_few(found, compared.len(), effort.promising);
             let mut few = is_few(found.len());
-            // An alignment of some shows how many are as promising as they could be.
+            // The others may be less promising than they look, too; alignments of a part of them estimate in which proportion.
             if !few && effort.promising > 0 {
                 let mut number = 0..;
                 let is_sampled = |_: &mut Pair| number.next().is_some_and(|at| at % SAMPLED == 0);
@@ -168,23 +169,29 @@ impl<'a> Pairing<'a> {
 
     /// The number of instructions of a function, unreachable ones included.
     pub fn instructions(&self, plan: &Plan, function: FunctionIndex) -> usize {
+        self.counts(plan, function).instructions as usize
+    }
+
+    /// Counts the functions that were read.
+    pub fn count(&self, similar: &mut SimilarCounts) {
+        similar.scans += self.sketches.len();
+        similar.outlines += self.outlines.len();
+    }
+
+    /// Those of a function that the embedder has, or of a body that the plan adds.
+    fn counts(&self, plan: &Plan, function: FunctionIndex) -> Counts {
         match plan.parameterised_body(function) {
-            Some(body) => body.dfg.num_insts(),
-            None => self.counts[function].instructions as usize,
+            Some(body) => Counts::of(body, plan.entry(function).attributes().key),
+            None => self.counts[function],
         }
     }
 
     /// Reads the functions that may resemble another one and were not read before.
     fn read(&mut self, functions: &[FunctionIndex], plan: &Plan, bodies: &mut dyn Bodies) {
-        let Pairing { counts, sketches, .. } = self;
-        let counts = |function: FunctionIndex| match plan.parameterised_body(function) {
-            Some(body) => Counts::of(body, plan.entry(function).attributes().key),
-            None => counts[function],
-        };
-        let counted = functions.iter().map(|&function| (function, counts(function)));
+        let counted = functions.iter().map(|&function| (function, self.counts(plan, function)));
         let mut new = with_companions(counted.collect());
-        new.retain(|(function, _)| !sketches.contains_key(function));
-        sketches.extend(chunked(bodies, new, |bodies, (): &mut (), (function, counts)| {
+        new.retain(|(function, _)| !self.sketches.contains_key(function));
+        self.sketches.extend(chunked(bodies, new, |bodies, (): &mut (), (function, counts)| {
             let func = not_redirected(plan, bodies, function);
             let is_aligned = func.dynamic_stack_slots.is_empty();
             (function, is_aligned.then(|| Sketch::of(func, counts)))

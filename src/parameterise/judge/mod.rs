@@ -23,6 +23,7 @@ use crate::parameterise::value::Value;
 use crate::parameterise::workbench::{Member, is_cheaper};
 use crate::parameterise::{Memory, body, context};
 use crate::plan::{Plan, Reason};
+use crate::stats::SimilarCounts;
 use crate::unit::{Bodies, FunctionIndex, NoUnit};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -76,8 +77,8 @@ pub(super) struct Judged<'t> {
     pub paying: Vec<(Vec<u32>, Candidate)>,
     /// Rows that were judged and do not share a body, with the reason, and the bytes that a body would save.
     pub kept: Vec<(Vec<u32>, Reason, Option<i64>)>,
-    /// How many bodies were made.
-    pub tried: usize,
+    /// Bodies that were made, and copies for them.
+    pub counts: SimilarCounts,
     /// Predicted bytes of the first function.
     pub first: Option<i64>,
 }
@@ -91,7 +92,13 @@ impl Outcomes {
 
 impl<'t> Judged<'t> {
     pub fn new(set: Set<'t>) -> Judged<'t> {
-        Judged { set, paying: Vec::new(), kept: Vec::new(), tried: 0, first: None }
+        Judged {
+            set,
+            paying: Vec::new(),
+            kept: Vec::new(),
+            counts: SimilarCounts::default(),
+            first: None,
+        }
     }
 
     /// How many bytes the bodies save that pay.
@@ -118,10 +125,10 @@ impl Judge<'_> {
         let Memory { scratch, encoding, sizes: own } = memory;
         let Judge { options, model, probed: known, .. } = *self;
         let sizes = Sizes { options, model, known, own };
-        let Judged { set, paying, kept, tried, first } = judged;
+        let Judged { set, paying, kept, counts, first } = judged;
         let table = set.table;
         let known = HashMap::default();
-        let mut work = Work { judge: self, table, bodies, scratch, encoding, sizes, known, tried };
+        let mut work = Work { judge: self, table, bodies, scratch, encoding, sizes, known, counts };
         let direct = work.stay_direct(set);
         let Some(problem) = work.problem(set, &direct) else {
             return;
@@ -176,7 +183,7 @@ struct Work<'a, 'b> {
     sizes: Sizes<'b>,
     /// Bytes of functions with so many instructions: where calls go elsewhere and pass nothing more, they take the same.
     known: HashMap<(FunctionIndex, usize), i64, FxBuildHasher>,
-    tried: &'b mut usize,
+    counts: &'b mut SimilarCounts,
 }
 
 impl Work<'_, '_> {
@@ -282,6 +289,7 @@ impl Work<'_, '_> {
         let original = emitted_as(plan, self.bodies, function, table.written());
         let is_emitted = table.written().is_empty();
         let emitted = (!is_emitted).then(|| emitted(plan, self.bodies, function));
+        self.counts.copies += 1 + usize::from(emitted.is_some());
         let originals =
             Originals { compared: &original, emitted: emitted.as_ref().unwrap_or(&original) };
         let call_sites = rows.iter().map(|&row| {
@@ -331,7 +339,8 @@ impl Work<'_, '_> {
         let walk = (&mut *self.scratch, &mut *self.encoding);
         let of = (self.table, rows);
         let body = body_of_rows((plan, options), of, argument_plan, original, walk);
-        *self.tried += 1;
+        self.counts.copies += 1;
+        self.counts.tried += 1;
         let Some(size) = self.sizes.of(&body) else {
             return Verdict::DoesNot(None);
         };
