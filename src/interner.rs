@@ -57,6 +57,12 @@ impl<T> Interner<T> {
         self.numbers.find(hash, |&number| self.values[number as usize].borrow() == value).copied()
     }
 
+    /// Takes all values out, in the order of their numbers. Their memory is kept.
+    pub fn drain(&mut self) -> impl Iterator<Item = T> {
+        self.numbers.clear();
+        self.values.drain(..)
+    }
+
     /// The memory that is held, in bytes.
     pub fn size(&self) -> usize {
         self.values.len() * size_of::<T>() + self.numbers.allocation_size()
@@ -85,5 +91,7 @@ mod tests {
         let numbers = values.map(|value| interner.number(value, Box::from));
         assert_eq!(numbers, [0, 1, 0, 2, 1]);
         assert_eq!(**interner.value(2), *b"ab");
+        assert_eq!(interner.drain().map(|value| value.len()).collect::<Vec<_>>(), [1, 0, 2]);
+        assert_eq!((interner.len(), interner.number(&b"ab"[..], Box::from)), (0, 0));
     }
 }

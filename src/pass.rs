@@ -17,7 +17,7 @@ use crate::incremental::{
     Increment, MergeCache, NewlyEliminated, Record, ReferredTo, UnitSymbols, add_eliminated,
 };
 use crate::options::{Options, Policy};
-use crate::parameterise::{self, Given, Workbench, matched, summary};
+use crate::parameterise::{self, Given, Sketches, Workbench, matched, summary};
 use crate::plan::Plan;
 use crate::prove::proved;
 use crate::unit::{
@@ -320,7 +320,7 @@ fn similar(
         end("search");
         // What follows would make other bodies of those that units share.
         if !has_map {
-            parameterise::align(&mut workbench, encodings, counts);
+            parameterise::align(&mut workbench, encodings, counts, Sketches::default());
         }
         end("align");
         plan.count();

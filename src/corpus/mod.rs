@@ -16,7 +16,7 @@
 
 mod symbols;
 
-pub(crate) use symbols::{ByNode, Kind, Reference, SymbolNumber, Symbols};
+pub(crate) use symbols::{ByNode, Kind, NotedSymbol, Reference, SymbolNumber, Symbols};
 
 use crate::canon::Digest;
 use crate::interner::Interner;

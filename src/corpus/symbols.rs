@@ -4,6 +4,7 @@
 use super::KnownIndex;
 use crate::interner::Interner;
 use crate::unit::{MOST_ITEMS, Node, Observe, Observed, ResolveSymbol, Resolved};
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::packed_option::PackedOption;
@@ -78,6 +79,13 @@ pub(crate) struct Symbols {
     /// By what each is compared, and what is observed of it besides its behaviour.
     notes: PrimaryMap<SymbolNumber, u8>,
     defined: usize,
+}
+
+/// A symbol that is not among others yet, and what was observed of it.
+#[derive(Clone, Debug)]
+pub(crate) struct NotedSymbol {
+    name: UserExternalName,
+    notes: u8,
 }
 
 /// By the class of its item: a bit for each kind.
@@ -156,6 +164,22 @@ impl Symbols {
     /// Whether something points into it, or behind it: only its own code is correct there.
     pub fn points_inside(&self, number: SymbolNumber) -> bool {
         self.notes[number] & INSIDE != 0
+    }
+
+    /// Takes all symbols out, in the order of their numbers, none of which has an item. Their memory is kept.
+    pub fn drain(&mut self) -> impl Iterator<Item = NotedSymbol> {
+        debug_assert_eq!(self.defined, 0, "symbols of one function");
+        self.items.clear();
+        let notes = self.notes.values().copied().collect::<Vec<u8>>();
+        self.notes.clear();
+        self.names.drain().zip(notes).map(|(name, notes)| NotedSymbol { name, notes })
+    }
+
+    /// Adds a symbol with what was observed of it elsewhere, and returns its number.
+    pub fn note(&mut self, symbol: &NotedSymbol) -> SymbolNumber {
+        let number = self.number(&symbol.name);
+        self.notes[number] |= symbol.notes;
+        number
     }
 
     /// What was observed, by symbol.

@@ -29,6 +29,7 @@ mod cost;
 mod dispatch;
 mod judge;
 mod levels;
+mod likeness;
 mod loops;
 mod probe;
 mod shape;
@@ -39,7 +40,8 @@ mod uses;
 mod value;
 mod workbench;
 
-pub(crate) use align::align;
+pub(crate) use align::{Sketches, align};
+pub(crate) use likeness::Likeness;
 pub use shared::decide_sharing;
 pub(crate) use shared::{Shared, matched, summary};
 pub(crate) use workbench::Workbench;

@@ -86,6 +86,7 @@ impl Plan {
             similar: Vec::new(),
             earlier: EarlierUnits { beyond, ..EarlierUnits::default() },
             optimize,
+            code: Vec::new(),
             proof: None,
             stats,
         }
@@ -167,6 +168,11 @@ impl Plan {
             }
             Item::Data(data) => self.data[data].alignment = bytes,
         }
+    }
+
+    /// Says, of each function that was added, whose code it has if it is kept: that of an equal one that came before it.
+    pub(crate) fn set_code(&mut self, code: Vec<FunctionIndex>) {
+        self.code = code;
     }
 
     /// Adds an entry. Its symbol is not entered: an earlier unit has it.
@@ -297,7 +303,15 @@ impl Plan {
     /// The plan of the same unit that merges nothing.
     pub(crate) fn without_merges(self, refutation: Refutation) -> Plan {
         let Plan {
-            functions: defined, data, mut symbols, earlier, numbering, optimize, stats, ..
+            functions: defined,
+            data,
+            mut symbols,
+            earlier,
+            numbering,
+            optimize,
+            stats,
+            code,
+            ..
         } = self;
         let EarlierUnits { beyond, .. } = earlier;
         let Numbering { functions, data: objects } = numbering;
@@ -331,6 +345,7 @@ impl Plan {
             similar: Vec::new(),
             earlier: EarlierUnits { beyond, ..EarlierUnits::default() },
             optimize,
+            code,
             proof: Some(Err(refutation)),
             stats: Stats {
                 plan_members: 0,

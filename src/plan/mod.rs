@@ -339,6 +339,8 @@ pub struct Plan {
     earlier: EarlierUnits,
     /// What its thunks are optimised for: their sizes were counted so.
     optimize: OptimizeFor,
+    /// The functions whose code others have, where functions arrived one at a time; else empty.
+    code: Vec<FunctionIndex>,
     /// The result of the checker, if it was run.
     proof: Option<Result<Proof, Refutation>>,
     stats: Stats,

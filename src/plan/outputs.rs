@@ -26,6 +26,12 @@ pub struct Output<'a> {
     pub alignment: u32,
     /// What is to be emitted.
     pub emit: Emit<'a>,
+    /// Of [`Emit::Body`], the function whose body that is: the function itself, or, where functions arrived one at a time
+    /// ([`streaming`](crate::streaming)), the one that it was known to equal. Else the function itself.
+    pub code: FunctionIndex,
+    /// What references to it lead to: whose code runs when it is called, with which extra arguments, and where its address
+    /// may go.
+    pub reached: Reached<'a, FunctionIndex>,
 }
 
 /// What is to be emitted for a function.
@@ -241,7 +247,14 @@ impl Plan {
                 late: self.late_thunk(function).map(|late| &*late.signature),
             },
         };
-        Output { function, symbol: entry.symbol(), alignment: entry.alignment(), emit }
+        Output {
+            function,
+            symbol: entry.symbol(),
+            alignment: entry.alignment(),
+            emit,
+            code: self.code.get(function.index()).copied().unwrap_or(function),
+            reached: self.reached(function),
+        }
     }
 
     fn late_thunk(&self, function: FunctionIndex) -> Option<&LateThunk> {

@@ -1,44 +1,84 @@
 //! Held functions: those whose IR the embedder keeps until the plan, because similar ones may share a body.
 //!
-//! Merging similar functions takes IR. A function is held if another one of its shape was added before and the bytes
-//! of IR that are held stay within a bound; its code is made when the plan is. All others are compiled at once, and
-//! cannot be changed any more: they never share a parameterised body, and what they call keeps its symbol.
+//! Merging similar functions takes IR. A function has a *partner* if another one was added that has its shape, or whose
+//! sketch resembles its own. There are two ways to have the IR of both, and [`Held`] is the one place that decides:
 //!
-//! What it does *not* do: the first function of a shape is never held, since most shapes have no second one; identical
-//! merging is not repeated after parameterised bodies were made; and the sum over the unit is not compared
-//! ([`Policy::Size`](crate::Policy::Size)).
+//! * [`Compiled::Stays`]: what was compiled cannot be changed. Every function that may share a body is held while the
+//!   bytes that this takes stay within a bound; beyond it, the first ones that have no partner are given up.
+//! * [`Compiled::MayBeReplaced`]: the embedder can make the IR of a function anew and replaces its code if it comes to share
+//!   a body. A function without a partner is compiled at once, and so is what exceeds the bound.
+//!
+//! What it does *not* do: what calls a function does not count. Compiled code cannot pass extra arguments, so a function
+//! that it calls keeps its symbol.
 
-use crate::canon::{self, Encoding, ShapeHash};
+use crate::canon::{Counts, ShapeHash};
 use crate::congruence::Encodings;
-use crate::ir::table_bytes;
-use crate::options::{Options, Policy};
-use crate::parameterise::{self, Given, Shared, Workbench};
+use crate::options::Options;
+use crate::parameterise::{self, Given, Likeness, Shared, Sketches, Workbench};
 use crate::plan::Plan;
-use crate::unit::{Attributes, Bodies, FunctionIndex, Observed};
+use crate::unit::{Bodies, FunctionIndex, Observed};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
-use hashbrown::HashSet;
+use cranelift_entity::PrimaryMap;
+use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-/// The functions that are held, and the shapes that were seen.
+/// What becomes of the code of functions that were compiled before the plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Compiled {
+    #[default]
+    Stays,
+    MayBeReplaced,
+}
+
+/// Where a function is between its arrival and the plan.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Held,
+    /// Nothing else is known of it, and it is compiled.
+    Compiled,
+}
+
+/// A function that may share a body.
+struct Candidate {
+    function: FunctionIndex,
+    likeness: Likeness,
+    bytes: usize,
+    has_partner: bool,
+    state: State,
+    /// The one before it whose sketch has the same graph.
+    before: Option<u32>,
+}
+
+/// The functions that may share bodies, and which of them are held.
 #[derive(Default)]
 pub(super) struct Held {
-    /// The most bytes of IR that are held.
+    /// The most bytes that are held.
     most_bytes: usize,
     bytes: usize,
-    /// Hashes of shapes. One that two shapes have costs the memory for a function, and nothing else.
-    shapes: HashSet<ShapeHash, FxBuildHasher>,
+    compiled: Compiled,
     /// Ascending.
-    functions: Vec<(FunctionIndex, ShapeHash)>,
+    candidates: Vec<Candidate>,
+    /// The first of each shape. A hash that two shapes have costs memory or time for a function, and nothing else.
+    shapes: HashMap<ShapeHash, u32, FxBuildHasher>,
+    /// The last with each graph.
+    graphs: HashMap<u64, u32, FxBuildHasher>,
+    /// All before it were looked at when some were to be given up.
+    looked_at: usize,
+    /// Those that were given up, and of which the embedder was not told yet.
+    released: Vec<FunctionIndex>,
 }
+
+/// With how many functions before it a function is compared, at most, in order to know whether it has a partner.
+const COMPARED: usize = 16;
 
 impl Held {
     /// None yet, and at most this many bytes.
-    pub fn at_most(most_bytes: usize) -> Held {
-        Held { most_bytes, ..Held::default() }
+    pub fn at_most(most_bytes: usize, compiled: Compiled) -> Held {
+        Held { most_bytes, compiled, ..Held::default() }
     }
 
-    /// The estimated bytes of IR that are held.
+    /// The bytes that are held.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -47,69 +87,138 @@ impl Held {
     pub fn add(
         &mut self,
         function: FunctionIndex,
-        func: &Function,
-        encoding: &Encoding,
-        attributes: &Attributes,
+        likeness: Likeness,
+        bytes: usize,
         options: &Options<'_>,
     ) -> bool {
-        let off = options.similar.policy == Policy::Off || self.most_bytes == 0;
-        // A function that cannot be encoded has no shape.
-        let shapeless = encoding.shape.is_empty();
-        if off || shapeless || !parameterise::may_share_body(attributes, options) {
+        if self.most_bytes == 0 && self.compiled == Compiled::Stays {
             return false;
         }
-        let (shape, _) = canon::hashes(encoding);
-        if self.shapes.insert(shape) {
-            return false;
-        }
-        let bytes = table_bytes(func);
-        let fits = bytes <= self.most_bytes - self.bytes;
-        if fits {
+        let (has_partner, before) = self.find_partner(&likeness, options);
+        let wants = has_partner || self.compiled == Compiled::Stays;
+        let state = match wants && self.make_room(bytes) {
+            true => State::Held,
+            false => State::Compiled,
+        };
+        if state == State::Held {
             self.bytes += bytes;
-            self.functions.push((function, shape));
         }
-        fits
+        self.candidates.push(Candidate { function, likeness, bytes, has_partner, state, before });
+        state == State::Held
+    }
+
+    /// Whether the function that is added next has a partner, and the last one with its graph. Its partner has one, too, then.
+    fn find_partner(&mut self, likeness: &Likeness, options: &Options<'_>) -> (bool, Option<u32>) {
+        let own = self.candidates.len() as u32;
+        let first = *self.shapes.entry(likeness.shape).or_insert(own);
+        let mut partner = (first != own).then_some(first);
+        let before = likeness.sketch.as_ref().and_then(|it| self.graphs.insert(it.graph(), own));
+        let with_graph = core::iter::successors(before, |&at| self.candidates[at as usize].before);
+        let mut with_graph = with_graph.take(COMPARED);
+        let resembles =
+            |&at: &u32| likeness.resembles(&self.candidates[at as usize].likeness, options);
+        partner = partner.or_else(|| with_graph.find(resembles));
+        if let Some(partner) = partner {
+            self.candidates[partner as usize].has_partner = true;
+        }
+        (partner.is_some(), before)
+    }
+
+    /// Gives up functions without a partner, the first ones first, until this many bytes more can be held. Whether they can.
+    fn make_room(&mut self, bytes: usize) -> bool {
+        if bytes > self.most_bytes {
+            return false;
+        }
+        while bytes > self.most_bytes - self.bytes {
+            let Some(candidate) = self.candidates.get_mut(self.looked_at) else {
+                return false;
+            };
+            self.looked_at += 1;
+            if candidate.state == State::Held && !candidate.has_partner {
+                candidate.state = State::Compiled;
+                self.bytes -= candidate.bytes;
+                self.released.push(candidate.function);
+            }
+        }
+        true
+    }
+
+    /// A function that was given up, each once.
+    pub fn release(&mut self) -> Option<FunctionIndex> {
+        self.released.pop()
     }
 
     /// Whether functions can share parameterised bodies.
     pub fn has_two(&self) -> bool {
-        self.functions.len() > 1
+        self.candidates.iter().filter(|candidate| self.is_there(candidate)).nth(1).is_some()
     }
 
-    /// The hash of the shape of a function, if it is held.
+    /// Whether there is IR of a function when the plan is made.
+    fn is_there(&self, candidate: &Candidate) -> bool {
+        match candidate.state {
+            State::Held => true,
+            // Of those without a partner, none is to be made anew.
+            State::Compiled => self.compiled == Compiled::MayBeReplaced && candidate.has_partner,
+        }
+    }
+
+    fn candidate(&self, function: FunctionIndex) -> Option<&Candidate> {
+        let at = self.candidates.binary_search_by_key(&function, |it| it.function).ok()?;
+        Some(&self.candidates[at])
+    }
+
+    /// Whether a function is held.
+    pub fn is_held(&self, function: FunctionIndex) -> bool {
+        self.candidate(function).is_some_and(|candidate| candidate.state == State::Held)
+    }
+
+    /// The hash of the shape of a function, if there is IR of it when the plan is made.
     pub fn shape(&self, function: FunctionIndex) -> Option<ShapeHash> {
-        let at = self.functions.binary_search_by_key(&function, |&(held, _)| held).ok()?;
-        Some(self.functions[at].1)
+        let candidate = self.candidate(function).filter(|candidate| self.is_there(candidate));
+        candidate.map(|candidate| candidate.likeness.shape)
     }
 }
 
-/// Merges held functions that differ in constants and references.
+/// Merges functions of which there is IR and that are similar. `own` is the function that has the IR of each.
 pub(super) fn similar(
     plan: &mut Plan,
+    held: Held,
     observed: &Observed,
     encodings: &Encodings,
+    own: &dyn Fn(FunctionIndex) -> FunctionIndex,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
 ) {
     let shared = Shared::default();
     let given = Given { observed, encodings, earlier: None, shared: &shared };
-    let mut workbench = Workbench::new(plan, given, bodies, options);
+    let mut counts: PrimaryMap<FunctionIndex, Counts> = PrimaryMap::new();
+    let mut sketches = Sketches::default();
+    for (function, _) in plan.entries().take(plan.added()) {
+        let candidate = held.candidate(own(function)).filter(|candidate| held.is_there(candidate));
+        counts.push(candidate.map_or_else(Counts::default, |it| it.likeness.counts));
+        if let Some(candidate) = candidate {
+            sketches.insert(function, candidate.likeness.sketch.clone());
+        }
+    }
+    drop(held);
+    let mut bodies = HeldBodies { bodies, own };
+    let mut workbench = Workbench::new(plan, given, &mut bodies, options);
     parameterise::search(&mut workbench, given);
+    parameterise::align(&mut workbench, encodings, &counts, sketches);
     plan.record_members();
     plan.count();
 }
 
 /// What the embedder hands out, by the functions that it holds: the IR of a function that equals a held one is that of
 /// the held one.
-pub(super) struct HeldBodies<'a, F> {
-    pub bodies: &'a mut dyn Bodies,
-    /// The function that each is known to equal.
-    pub equal: F,
+struct HeldBodies<'a> {
+    bodies: &'a mut dyn Bodies,
+    own: &'a dyn Fn(FunctionIndex) -> FunctionIndex,
 }
 
-impl<F: Fn(FunctionIndex) -> FunctionIndex> Bodies for HeldBodies<'_, F> {
+impl Bodies for HeldBodies<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
-        self.bodies.body((self.equal)(function))
+        self.bodies.body((self.own)(function))
     }
 
     fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {

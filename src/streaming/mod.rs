@@ -14,10 +14,13 @@
 //! would have to be IR of all functions.
 
 mod held;
+mod reading;
 
-use crate::canon::{self, Context, Digest, Encoding, Scratch, code_digest};
+pub use reading::{Reader, Reading};
+
+use crate::canon::Digest;
 use crate::congruence::{Bucketed, Compiled, Encodings, Walked, refine};
-use crate::corpus::{ByNode, Corpus, Kind, KnownIndex, Reference, SymbolNumber};
+use crate::corpus::{Corpus, Kind, KnownIndex, Reference, SymbolNumber};
 use crate::decide::{Input, decide};
 use crate::interner::Interner;
 use crate::options::{Compare, Options};
@@ -28,23 +31,22 @@ use crate::unit::{
     Unit, resolved,
 };
 use alloc::vec::Vec;
-use core::cell::RefCell;
 use core::fmt;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet};
-use held::{Held, HeldBodies, NoBodies};
+use held::{Held, NoBodies};
 
-/// What is known of a function when it is added.
+/// What becomes of a function when it is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// No function that was added before has its encoding. It has to be compiled.
-    First,
-    /// This function has the same encoding, but refers to other symbols, which may turn out to be equal when more
-    /// functions are added. It has to be compiled.
-    SameEncoding(FunctionIndex),
-    /// It does the same as this function, which had to be compiled: the code of that one is its code, and its IR is
-    /// not needed any more. Never for a function that is pinned or not to be merged.
+    /// It does the same as this function, which was added before and was not [`Known::Equal`] itself: the code of that one is
+    /// its code, and its IR is not needed any more. Never for a function that is pinned or not to be merged.
     Equal(FunctionIndex),
+    /// It may share a body with similar functions: the caller keeps its IR, and does not compile it before the plan, unless
+    /// [`StreamingMerger::release`] returns it.
+    Hold,
+    /// It has to be compiled.
+    Compile,
 }
 
 /// What [`StreamingMerger::add`] says of a function.
@@ -52,20 +54,17 @@ pub enum Known {
 pub struct Added {
     /// Its index.
     pub function: FunctionIndex,
-    /// What is known of it.
+    /// What becomes of it.
     pub known: Known,
-    /// Whether it may share a body with similar functions: the caller keeps its IR and does not compile it before the
-    /// plan. Only with [`StreamingMerger::holding`], and never if `known` is [`Known::Equal`].
-    pub held: bool,
 }
 
 /// Collects functions one at a time, without keeping IR, and plans the disposition of each.
 ///
-/// The caller compiles each function that is neither [`Known::Equal`] nor [held](Added::held), and may then drop its IR.
-/// After [`plan`](StreamingMerger::plan), it emits what [`Plan::outputs`] lists; [`Emit::Body`](crate::Emit::Body) is
-/// the code that was compiled for the function, or for the one that it equals; if that one is held, it is compiled now,
-/// after [`Plan::apply`]. References in compiled code go to [`Plan::call_symbol`] if all that they do is call, and to
-/// [`Plan::address_symbol`] otherwise; calls that can be patched stay as they are.
+/// The caller compiles each function that is [`Known::Compile`], and may then drop its IR; also of each that is
+/// [`Known::Equal`]. After [`plan`](StreamingMerger::plan), it emits what [`Plan::outputs`] lists.
+/// [`Emit::Body`](crate::Emit::Body) is the code of the function [`Output::code`](crate::Output::code): what was compiled, or, if
+/// that function is held, its IR after [`Plan::apply`], compiled now. References in compiled code go to [`Plan::call_symbol`] if
+/// all that they do is call, and to [`Plan::address_symbol`] otherwise; calls that can be patched stay as they are.
 ///
 /// ```
 /// # use cranelift_codegen::ir::{Function, UserExternalName};
@@ -82,7 +81,7 @@ pub struct Added {
 ///     let added = merger.add(symbol, &func, attributes).unwrap();
 ///     match added.known {
 ///         Known::Equal(_) => {}
-///         Known::First | Known::SameEncoding(_) => to_compile.push(func),
+///         Known::Hold | Known::Compile => to_compile.push(func),
 ///     }
 /// }
 /// assert_eq!(to_compile.len(), 1);
@@ -93,10 +92,8 @@ pub struct Added {
 /// ```
 pub struct StreamingMerger<'a> {
     options: Options<'a>,
-    scratch: Scratch,
-    encoding: Encoding,
-    /// Memory for the input of a digest.
-    packed: Vec<u8>,
+    /// For functions that are not read elsewhere.
+    reader: Reader<'a>,
     stats: Stats,
     /// The functions, by their indices.
     corpus: Corpus,
@@ -128,46 +125,82 @@ impl<'a> StreamingMerger<'a> {
     /// [`Compare::every_function`] and [`Options::prove`] have no effect, and
     /// [`Target::call_thunks`](crate::Target::call_thunks) has one only for similar functions.
     pub fn new(options: Options<'a>) -> Self {
+        StreamingMerger::with(options, Held::default())
+    }
+
+    /// No functions, and similar ones are merged as well ([`Options::similar`]), for which the caller holds at most
+    /// this many bytes ([`Known::Hold`]). They are estimated from the sizes of the tables of each function, unless
+    /// [`Reading::set_held_bytes`] says otherwise. What exceeds them is compiled, those functions first that no other one
+    /// resembles so far, and merged only with identical functions.
+    ///
+    /// With `usize::MAX`, all that [`Merger`](crate::Merger) merges is merged.
+    pub fn holding(options: Options<'a>, most_bytes: usize) -> Self {
+        StreamingMerger::with(options, Held::at_most(most_bytes, held::Compiled::Stays))
+    }
+
+    /// The same for a caller who can make the IR of every function anew, and replaces code that was compiled: the plan
+    /// requests IR of functions that are not held, but for those that no other one resembles.
+    ///
+    /// A function is held only once another one resembles it, and the bound decides how much is compiled twice: what is merged
+    /// does not depend on it, but for functions that compiled code calls, which stay as thunks.
+    pub fn replacing(options: Options<'a>, most_bytes: usize) -> Self {
+        StreamingMerger::with(options, Held::at_most(most_bytes, held::Compiled::MayBeReplaced))
+    }
+
+    fn with(options: Options<'a>, held: Held) -> Self {
         let compare = Compare { every_function: false, ..options.compare };
         let options = Options { compare, ..options };
         StreamingMerger {
             options,
-            scratch: Scratch::default(),
-            encoding: Encoding::default(),
-            packed: Vec::new(),
+            reader: Reader::new(options),
             stats: Stats::default(),
             corpus: Corpus::default(),
             attributes: Interner::default(),
             attributes_of: Vec::new(),
             instructions: Vec::new(),
-            held: Held::default(),
+            held,
         }
     }
 
-    /// No functions, and similar ones are merged as well ([`Options::similar`]), for which the caller holds at most
-    /// this many bytes of IR ([`Added::held`]). They are estimated from the sizes of the tables of each function. What
-    /// exceeds them is compiled, and merged only with identical functions. 12 to 24 bytes more are kept of a held
-    /// function, and 6 to 12 of each shape.
-    ///
-    /// With [`Policy::Size`](crate::Policy::Size), each new body saves bytes by what is known of it, but the sum over
-    /// the unit is not compared.
-    pub fn holding(options: Options<'a>, most_bytes: usize) -> Self {
-        StreamingMerger { held: Held::at_most(most_bytes), ..StreamingMerger::new(options) }
-    }
-
-    /// The estimated bytes of IR that the caller holds.
+    /// The bytes that the caller holds.
     pub fn held_bytes(&self) -> usize {
         self.held.bytes()
     }
 
-    /// Adds a function under the symbol by which the others refer to it, and says what is known of it. A function may
+    /// A function that was held and is not any more: it has to be compiled, and its IR need not be kept. To be called after
+    /// each function that is added until there is none.
+    pub fn release(&mut self) -> Option<FunctionIndex> {
+        self.held.release()
+    }
+
+    /// Adds a function that is read now: see [`StreamingMerger::add_reading`].
+    ///
+    /// # Errors
+    ///
+    /// See [`AddError`]. Nothing is added then.
+    ///
+    /// # Panics
+    ///
+    /// See [`StreamingMerger::add_reading`].
+    pub fn add(
+        &mut self,
+        symbol: UserExternalName,
+        func: &Function,
+        attributes: Attributes,
+    ) -> Result<Added, AddError> {
+        let reading = self.reader.read(func, attributes);
+        self.add_reading(symbol, reading)
+    }
+
+    /// Adds a function under the symbol by which the others refer to it, and says what becomes of it. A function may
     /// be referred to before it is added. One into which something that is added later points, behind its address, must
     /// be [`Attributes::pinned`].
     ///
-    /// One walk, a digest of the encoding, and constant time for each reference, however many functions there are.
+    /// Constant time, and for each reference, however many functions there are.
     /// 20 bytes are kept of a function, 4 for each of its references, 13 of its symbol and of each other one that is referred
     /// to, and 40 of each different encoding, of which 32 are its digest. Three hash tables lead to these, with six to twelve
-    /// bytes for a symbol and as many for a function that has no equal.
+    /// bytes for a symbol and as many for a function that has no equal. Where similar functions are merged, 200 more are kept of a
+    /// function that may share a body.
     ///
     /// # Errors
     ///
@@ -176,55 +209,59 @@ impl<'a> StreamingMerger<'a> {
     /// # Panics
     ///
     /// Where there would be 2^32 references in all, or 2^30 symbols, which take 12 GB at least.
-    pub fn add(
+    pub fn add_reading(
         &mut self,
         symbol: UserExternalName,
-        func: &Function,
-        attributes: Attributes,
+        reading: Reading,
     ) -> Result<Added, AddError> {
-        self.check(&symbol, func, &attributes)?;
+        self.check(&symbol, &reading)?;
         let number = self.corpus.symbols.number(&symbol);
         if self.corpus.symbols.item(number).is_some() {
             return Err(AddError::DuplicateSymbol(symbol));
         }
-        self.corpus.symbols.add_tables(func);
-        self.corpus.symbols.add_address_uses(func);
+        let Reading { attributes, digest, symbols, references, .. } = &reading;
+        let symbols: Vec<SymbolNumber> =
+            symbols.iter().map(|symbol| self.corpus.symbols.note(symbol)).collect();
+        let references = references
+            .iter()
+            .map(|reference| Reference::new(symbols[reference.symbol().index()], reference.kind()));
         let function = FunctionIndex::new(self.len());
-        let digest = self.digest(func, &attributes);
-        let references = self.encoding.callees.iter().copied().map(Reference::of);
+        let digest = digest.unwrap_or_else(|| of_malformed(function.as_u32().into()));
         let at = self.corpus.push(&digest, references);
-        let own = self.attributes.number(&attributes, |attributes| *attributes);
+        let own = self.attributes.number(attributes, |attributes| *attributes);
         self.attributes_of.push(own);
-        self.corpus.define(number, at, &resolved(Node::new(0), &attributes));
-        self.stats.add_functions += 1;
-        let known = self.known(function, number);
-        let held = match known {
-            Known::Equal(_) => false,
-            Known::First | Known::SameEncoding(_) => {
-                !self.corpus.symbols.points_inside(number)
-                    && self.held.add(function, func, &self.encoding, &attributes, &self.options)
-            }
-        };
-        Ok(Added { function, known, held })
+        self.corpus.define(number, at, &resolved(Node::new(0), attributes));
+        self.count(&reading);
+        let Reading { likeness, bytes, instructions, .. } = reading;
+        if let Some(equal) = self.equal_before(function, number, instructions) {
+            return Ok(Added { function, known: Known::Equal(equal) });
+        }
+        // Only its own code is right for one into which something points.
+        let likeness = likeness.filter(|_| !self.corpus.symbols.points_inside(number));
+        let is_held = likeness.is_some_and(|it| self.held.add(function, it, bytes, &self.options));
+        Ok(Added { function, known: if is_held { Known::Hold } else { Known::Compile } })
     }
 
     /// Whether a function can be added, unless another one has its symbol.
-    fn check(
-        &self,
-        symbol: &UserExternalName,
-        func: &Function,
-        attributes: &Attributes,
-    ) -> Result<(), AddError> {
-        let alignment = u64::from(attributes.alignment);
+    fn check(&self, symbol: &UserExternalName, reading: &Reading) -> Result<(), AddError> {
+        let alignment = u64::from(reading.attributes.alignment);
         if !alignment.is_power_of_two() {
             Err(AddError::Alignment(alignment))
-        } else if func.layout.entry_block().is_none() {
+        } else if !reading.has_body {
             Err(AddError::NoBody(symbol.clone()))
         } else if self.len() >= MOST_ITEMS {
             Err(AddError::TooManyFunctions)
         } else {
             Ok(())
         }
+    }
+
+    fn count(&mut self, reading: &Reading) {
+        self.stats.add_functions += 1;
+        self.stats.walks.functions += 1;
+        self.stats.walks.malformed += usize::from(reading.digest.is_none());
+        self.stats.walks.instructions += reading.instructions as usize;
+        self.stats.walks.bytes += reading.encoded;
     }
 
     /// Records that something besides the functions that are added, such as a data object, holds the address of
@@ -243,48 +280,27 @@ impl<'a> StreamingMerger<'a> {
         self.len() == 0
     }
 
-    /// Walks a function, and returns the digest of its encoding: one of its own if it cannot be walked.
-    fn digest(&mut self, func: &Function, attributes: &Attributes) -> Digest {
-        let symbols = ByNode(RefCell::new(&mut self.corpus.symbols));
-        let context = Context::of(&self.options, attributes.key, &symbols);
-        let result = canon::encode(func, &context, &mut self.scratch, &mut self.encoding);
-        self.stats.walks.functions += 1;
-        self.stats.walks.malformed += usize::from(result.is_err());
-        match result {
-            Ok(()) => {
-                self.stats.walks.instructions += self.encoding.instructions as usize;
-                self.stats.walks.bytes += self.encoding.size();
-                code_digest(&self.encoding, attributes.alignment, &mut self.packed)
-            }
-            Err(canon::Malformed) => {
-                self.encoding.clear();
-                of_malformed(self.len() as u64)
-            }
-        }
-    }
-
-    /// What is known of the function that was added last.
-    fn known(&mut self, added: FunctionIndex, symbol: SymbolNumber) -> Known {
+    /// The function before it that equals the function that was added last.
+    fn equal_before(
+        &mut self,
+        added: FunctionIndex,
+        symbol: SymbolNumber,
+        instructions: u32,
+    ) -> Option<FunctionIndex> {
         let at = known(added);
-        let Some(first) = self.corpus.first(self.corpus.items[at].encoding) else {
-            self.corpus.index(at, false);
-            self.instructions.push(self.encoding.instructions);
-            return Known::First;
-        };
+        let is_first = self.corpus.first(self.corpus.items[at].encoding).is_none();
+        if is_first {
+            self.instructions.push(instructions);
+        }
         let Attributes { pinned, no_merge, .. } = *self.attributes(added);
         // Only its own code is right for it.
         let keeps_its_code = pinned || no_merge || self.corpus.symbols.points_inside(symbol);
-        let equal = if keeps_its_code { None } else { self.corpus.equal_to(at) };
+        let equal = if is_first || keeps_its_code { None } else { self.corpus.equal_to(at) };
         match equal {
-            Some(equal) => {
-                self.corpus.items[at].equal = equal;
-                Known::Equal(function(equal))
-            }
-            None => {
-                self.corpus.index(at, false);
-                Known::SameEncoding(function(first))
-            }
+            Some(equal) => self.corpus.items[at].equal = equal,
+            None => self.corpus.index(at, false),
         }
+        equal.map(function)
     }
 
     fn attributes(&self, function: FunctionIndex) -> &Attributes {
@@ -351,23 +367,29 @@ impl<'a> StreamingMerger<'a> {
         let input =
             Input { options: &options, observed: &observed, bucketed: &bucketed, earlier: None };
         let (mut plan, _) = decide(input, unit, Beyond::default(), &mut NoBodies, stats);
+        let own: Vec<FunctionIndex> = functions().map(|function| self.equal(function)).collect();
         if self.held.has_two() {
             let encodings = Encodings::from(bucketed).with_compiled(self.compiled(&plan));
-            let equal = |function| self.equal(function);
-            let mut bodies = HeldBodies { bodies, equal };
-            held::similar(&mut plan, &observed, &encodings, &mut bodies, &self.options);
+            let own = |function: FunctionIndex| own[function.index()];
+            let StreamingMerger { options, held, .. } = self;
+            held::similar(&mut plan, held, &observed, &encodings, &own, bodies, &options);
         }
+        plan.set_code(own);
         plan
     }
 
-    /// The functions whose IR is not there any more, and what their code calls after `plan`.
+    /// The functions whose IR is not there any more, and what compiled code calls after `plan`.
     fn compiled(&self, plan: &Plan) -> Compiled {
         let mut compiled = Compiled { functions: EntitySet::new(), callees: EntitySet::new() };
         for function in (0..self.len()).map(FunctionIndex::new) {
-            if self.held.shape(self.equal(function)).is_some() {
+            let own = self.equal(function);
+            if self.held.shape(own).is_none() {
+                compiled.functions.insert(function);
+            }
+            // Code that may be replaced may also stay.
+            if self.held.is_held(own) {
                 continue;
             }
-            compiled.functions.insert(function);
             for reference in self.corpus.references(known(function)) {
                 if let Some(to) = self.corpus.symbols.item(reference.symbol()) {
                     let to = FunctionIndex::new(to.index());

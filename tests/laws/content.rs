@@ -22,7 +22,7 @@ use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
 use testkit::isa;
 use testkit::mutate::mutants_of;
-use testkit::program::{ADDED, Parts, Program};
+use testkit::program::{ADDED, Parts, Program, Streaming};
 use testkit::support::{Rng, free, long_function, parse_one};
 use testkit::unit::{Member, Unit};
 
@@ -189,7 +189,7 @@ fn plans_hold_whatever_is_compared() {
             }
             merged += plan.stats().merged.functions;
         }
-        check_streamed(&Program::streamed(&Parts::from(&unit), 0).1);
+        check_streamed(&Program::streamed(&Parts::from(&unit), Streaming::holding(0)).1);
     }
     assert!(
         bodies > 400 && parameterised > 10 && merged > 200,

@@ -3,16 +3,16 @@
 use crate::support::{Rng, calls, free, parse, parse_one, random};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserFuncName};
-use cranelift_mergefunc::streaming::{Known, StreamingMerger};
+use cranelift_mergefunc::streaming::{Known, Reader, StreamingMerger};
 use cranelift_mergefunc::{
     Attributes, Disposition, FunctionIndex, Merger, Options, Plan, Policy, Similar, Target,
 };
 use std::collections::BTreeMap;
 use testkit::check::check_streamed;
 use testkit::classes::classes;
-use testkit::program::{Parts, Program};
+use testkit::program::{Parts, Program, Streaming};
 use testkit::scale::Family;
-use testkit::unit::{Member, Unit, uniform};
+use testkit::unit::{Held, Member, Unit, uniform};
 
 /// Where no function is held, none is requested.
 fn no_bodies() -> Vec<Function> {
@@ -37,7 +37,7 @@ fn functions_of_one_class_are_equal() {
         let mut unit = Unit::random(u)?;
         unit.options.merge_limit = None;
         let oracle = classes(&unit);
-        let (_, streamed) = Program::streamed(&Parts::from(&unit), 0);
+        let (_, streamed) = Program::streamed(&Parts::from(&unit), Streaming::holding(0));
         check_streamed(&streamed);
         let plan = streamed.plan;
         let class: Vec<u32> = plan.entries().map(|(_, entry)| entry.class()).collect();
@@ -78,7 +78,7 @@ fn the_order_of_functions_does_not_matter() {
             shuffled.functions.swap(at, rng.below(at + 1));
         }
         let [plan, other] = [&unit, &shuffled].map(|unit| {
-            let (_, streamed) = Program::streamed(&Parts::from(unit), 0);
+            let (_, streamed) = Program::streamed(&Parts::from(unit), Streaming::holding(0));
             streamed.plan
         });
         assert_eq!(by_symbol(&plan), by_symbol(&other));
@@ -115,7 +115,7 @@ fn a_caller_of_a_recursive_function_is_known_to_equal_it() {
         streaming.add(symbol, &func, free()).expect("is added").known
     });
     let first = Known::Equal(FunctionIndex::from_u32(0));
-    assert_eq!(known, [Known::First, first, first]);
+    assert_eq!(known, [Known::Compile, first, first]);
 }
 
 /// Code may be expected at the very place of a pinned function, so it gets its own.
@@ -123,10 +123,9 @@ fn a_caller_of_a_recursive_function_is_known_to_equal_it() {
 fn a_pinned_function_has_code_of_its_own() {
     let functions = Family::Equal.unit(2);
     let mut streaming = StreamingMerger::new(Options::default());
-    for (attributes, expected) in [
-        (free(), Known::First),
-        (Attributes { pinned: true, ..free() }, Known::SameEncoding(FunctionIndex::from_u32(0))),
-    ] {
+    for (attributes, expected) in
+        [(free(), Known::Compile), (Attributes { pinned: true, ..free() }, Known::Compile)]
+    {
         let mut func = functions[0].clone();
         let index = streaming.len() as u32;
         func.name = UserFuncName::user(0, index);
@@ -151,7 +150,7 @@ fn functions_of_different_facts_or_alignment_have_code_of_their_own() {
         streaming.add(symbol, func, attributes).expect("is added").known
     });
     let equal = Known::Equal(FunctionIndex::from_u32(0));
-    assert_eq!(known.collect::<Vec<_>>(), [Known::First, Known::First, Known::First, equal]);
+    assert_eq!(known.collect::<Vec<_>>(), [Known::Compile, Known::Compile, Known::Compile, equal]);
 }
 
 /// A unit in which similar functions are merged wherever that saves a byte.
@@ -168,11 +167,12 @@ fn no_more_is_held_than_the_bound() {
     let (mut full, mut bodies) = (0, 0);
     random(|u| {
         let unit = similar_unit(u)?;
-        let (_, all) = Program::streamed(&Parts::from(&unit), usize::MAX);
+        let (_, all) = Program::streamed(&Parts::from(&unit), Streaming::holding(usize::MAX));
         bodies += all.plan.new_bodies().len();
         let most_bytes = u.int_in_range(0..=20_000)?;
         // This compares what is held with the bound, and does not have what is not held.
-        let (_, some) = Program::streamed(&Parts::from(&unit), most_bytes);
+        let streaming = Streaming { most_bytes, replacing: u.arbitrary()? };
+        let (_, some) = Program::streamed(&Parts::from(&unit), streaming);
         check_streamed(&some);
         let count = |held: &[bool]| held.iter().filter(|&&held| held).count();
         full += usize::from(count(&some.held) < count(&all.held));
@@ -186,14 +186,16 @@ fn no_more_is_held_than_the_bound() {
 fn classes_do_not_depend_on_what_is_held() {
     random(|u| {
         let unit = similar_unit(u)?;
-        let classes = |most_bytes| {
-            let (_, streamed) = Program::streamed(&Parts::from(&unit), most_bytes);
+        let classes = |most_bytes, replacing| {
+            let streaming = Streaming { most_bytes, replacing };
+            let (_, streamed) = Program::streamed(&Parts::from(&unit), streaming);
             let added = streamed.plan.entries().take(unit.functions.len());
             added.map(|(_, entry)| entry.class()).collect::<Vec<_>>()
         };
-        let none = classes(0);
-        assert_eq!(none, classes(usize::MAX));
-        assert_eq!(none, classes(u.int_in_range(0..=20_000)?));
+        let none = classes(0, false);
+        assert_eq!(none, classes(usize::MAX, false));
+        assert_eq!(none, classes(0, true));
+        assert_eq!(none, classes(u.int_in_range(0..=20_000)?, u.arbitrary()?));
         Ok(())
     });
 }
@@ -211,7 +213,11 @@ fn similar_and_a_caller() -> Vec<Function> {
 }
 
 /// Adds functions with these attributes; plans, with IR of those that are held. Also, which are.
-fn hold(functions: &[Function], attributes: &[Attributes]) -> (Plan, Vec<bool>) {
+fn hold(
+    functions: &[Function],
+    attributes: &[Attributes],
+    streaming: Streaming,
+) -> (Plan, Vec<bool>) {
     let options = Options {
         similar: Similar { policy: Policy::Size, ..Similar::default() },
         target: uniform(Target::x86_64()),
@@ -223,22 +229,88 @@ fn hold(functions: &[Function], attributes: &[Attributes]) -> (Plan, Vec<bool>) 
         .map(|(func, &attributes)| Member { body: func.clone(), attributes });
     let unit: Vec<Member> = unit.collect();
     let parts = Parts { functions: &unit, data: &[], options: &options };
-    let (_, streamed) = Program::streamed(&parts, usize::MAX);
+    let (_, streamed) = Program::streamed(&parts, streaming);
     check_streamed(&streamed);
     (streamed.plan, streamed.held)
 }
 
-/// The first function of a shape is compiled, and so are those that must keep their code; the others are held, and
-/// share a body. What compiled code calls keeps its symbol: its calls cannot pass more arguments.
+fn dispositions(plan: &Plan) -> Vec<&'static str> {
+    plan.entries().map(|(_, entry)| entry.disposition().name()).collect()
+}
+
+/// Without a bound, every function is held, but for those that must keep their code, and calls pass what a body takes.
 #[test]
-fn what_compiled_code_calls_becomes_a_thunk() {
+fn without_a_bound_calls_pass_extra_arguments() {
     let functions = similar_and_a_caller();
-    let (plan, held) = hold(&functions, &[free(); 4]);
-    assert_eq!(held, [false, true, true, false]);
-    let names = plan.entries().map(|(_, entry)| entry.disposition().name());
-    assert_eq!(names.collect::<Vec<_>>(), ["keep", "thunk", "redirect", "keep", "keep"]);
+    let streaming = Streaming::holding(usize::MAX);
+    let (plan, held) = hold(&functions, &[free(); 4], streaming);
+    assert_eq!(held, [true; 4]);
+    assert_eq!(dispositions(&plan), ["redirect", "redirect", "redirect", "keep", "keep"]);
     let alone = Attributes { identical_only: true, ..free() };
-    let (plan, held) = hold(&functions, &[free(), alone, free(), free()]);
-    assert_eq!(held, [false, false, true, false]);
+    let (plan, held) = hold(&functions, &[free(), alone, alone, free()], streaming);
+    assert_eq!(held, [true, false, false, true]);
     assert_eq!(plan.new_bodies().len(), 0);
+}
+
+/// Where code may be replaced, a function that no other one resembles so far is compiled, and comes to share a body if one
+/// that arrives later does. What compiled code calls keeps its symbol: its calls cannot pass more arguments.
+#[test]
+fn compiled_functions_are_replaced_and_what_compiled_code_calls_becomes_a_thunk() {
+    let functions = similar_and_a_caller();
+    for (most_bytes, expected) in [(usize::MAX, [false, true, true, false]), (0, [false; 4])] {
+        let streaming = Streaming { most_bytes, replacing: true };
+        let (plan, held) = hold(&functions, &[free(); 4], streaming);
+        assert_eq!(held, expected);
+        assert_eq!(dispositions(&plan), ["redirect", "thunk", "redirect", "keep", "keep"]);
+    }
+}
+
+/// Where the bound is reached, functions that no other one resembles are given up, the first ones first; those that have a
+/// partner are held on.
+#[test]
+fn the_first_function_without_a_partner_is_released_first() {
+    let mut functions = similar_and_a_caller();
+    functions.swap(0, 3);
+    let mut merger = StreamingMerger::holding(
+        Options { target: uniform(Target::x86_64()), ..Options::default() },
+        10,
+    );
+    let mut reader =
+        Reader::new(Options { target: uniform(Target::x86_64()), ..Options::default() });
+    let mut released = Vec::new();
+    for func in &functions {
+        let mut reading = reader.read(func, free());
+        assert!(reading.may_be_held());
+        reading.set_held_bytes(4);
+        let symbol = func.name.get_user().expect("has a symbol").clone();
+        let added = merger.add_reading(symbol, reading).expect("is added");
+        // The last one has no room: those before it have partners.
+        assert_eq!(added.known == Known::Compile, added.function.as_u32() == 3);
+        released.push(merger.release().map(FunctionIndex::as_u32));
+        assert_eq!(merger.release(), None);
+    }
+    assert_eq!(released, [None, None, Some(0), None]);
+    assert_eq!(merger.held_bytes(), 8);
+}
+
+/// Where all is held, the plan is that of a merger that has all IR. Runs on the sample, or on the units of
+/// `CLIF_MERGE_UNITS`.
+#[test]
+fn what_is_held_without_a_bound_is_merged_as_with_all_ir() {
+    for unit in testkit::units::units() {
+        let text = std::fs::read_to_string(&unit).expect("readable unit");
+        let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
+        let options = Options { target: Target::x86_64(), ..Options::default() };
+        let mut streaming = StreamingMerger::holding(options, usize::MAX);
+        let mut merger = Merger::new(options);
+        for func in &functions {
+            let symbol = func.name.get_user().expect("has a symbol");
+            streaming.add(symbol.clone(), func, free()).expect("is added");
+            merger.add(symbol.clone(), func, free()).expect("is added");
+        }
+        let plan = merger.plan(&mut Held::new(&functions));
+        let streamed = streaming.plan(&mut Held::new(&functions));
+        assert!(by_symbol(&streamed) == by_symbol(&plan), "{}", unit.display());
+        assert!(!streamed.new_bodies().is_empty(), "{}", unit.display());
+    }
 }

@@ -10,7 +10,7 @@
 
 use crate::aligned;
 use crate::generate::conventions::USUAL_FUEL;
-use crate::program::{Entry, MEMORY_BYTES, Parts, Program, Streamed};
+use crate::program::{Entry, MEMORY_BYTES, Parts, Program, Streamed, Streaming};
 use crate::support::Rng;
 use crate::unit::Unit;
 use cranelift_codegen::ir::{ArgumentPurpose, Signature, TrapCode, Type, UserExternalName, types};
@@ -331,11 +331,11 @@ impl Comparison {
     /// The unit, and the unit as [`Program::streamed`] makes it.
     pub fn streamed(
         unit: &Parts<'_>,
-        most_bytes: usize,
+        streaming: Streaming,
         seed: u64,
         effort: Effort,
     ) -> (Comparison, Streamed) {
-        let (program, streamed) = Program::streamed(unit, most_bytes);
+        let (program, streamed) = Program::streamed(unit, streaming);
         let comparison = Comparison::of([Program::unmerged(unit), program], seed, effort);
         (Comparison { merged: merged_away(&streamed.plan), ..comparison }, streamed)
     }

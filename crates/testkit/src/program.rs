@@ -29,7 +29,7 @@ use cranelift_entity::EntityRef;
 use cranelift_mergefunc::check::{Proof, Refutation, prove, prove_after};
 use cranelift_mergefunc::data::{DataAttributes, DataEmit, DataIndex, DataObject};
 use cranelift_mergefunc::incremental::{Increment, MergeCache};
-use cranelift_mergefunc::streaming::{Known, StreamingMerger};
+use cranelift_mergefunc::streaming::{Known, Reader, StreamingMerger};
 use cranelift_mergefunc::thunk::{CallThunks, OptimizeFor, ThunkCode, call_thunk};
 use cranelift_mergefunc::units::UnitSummary;
 use cranelift_mergefunc::{
@@ -186,15 +186,38 @@ impl Bodies for Held<'_> {
     }
 }
 
+/// How an embedder streams functions: see [`StreamingMerger`].
+#[derive(Clone, Copy, Debug)]
+pub struct Streaming {
+    /// The most bytes of IR that it holds.
+    pub most_bytes: usize,
+    /// Whether it makes IR anew, and replaces what it compiled.
+    pub replacing: bool,
+}
+
+impl Streaming {
+    /// With a bound, and without replacing anything.
+    pub fn holding(most_bytes: usize) -> Streaming {
+        Streaming { most_bytes, replacing: false }
+    }
+
+    /// Every way that tests go, by number.
+    pub fn any(number: usize) -> Streaming {
+        let most_bytes = [0, 8 << 10, 100_000, usize::MAX][number % 4];
+        Streaming { most_bytes, replacing: number / 4 % 2 == 1 }
+    }
+}
+
 /// The same, without the IR of functions that are not held.
 struct OnlyHeld<'a> {
     held: &'a [bool],
+    replacing: bool,
     all: Held<'a>,
 }
 
 impl Bodies for OnlyHeld<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
-        assert!(self.held[function.index()], "{function} is not held");
+        assert!(self.replacing || self.held[function.index()], "{function} is not held");
         self.all.body(function)
     }
 
@@ -209,8 +232,10 @@ pub struct Streamed {
     pub plan: Plan,
     /// Whose code each function has: its own, unless it equalled another one when it was added.
     pub code_of: Vec<FunctionIndex>,
-    /// Which functions were held.
+    /// Which functions were held until the plan.
     pub held: Vec<bool>,
+    /// Whether others may share bodies, too.
+    pub replacing: bool,
 }
 
 /// What is emitted for a symbol.
@@ -365,15 +390,19 @@ impl Program {
         program
     }
 
-    /// The unit as an embedder emits it that compiles functions as they arrive and holds at most `most_bytes` bytes of
-    /// IR: kept functions have the code of the function that they equalled when they were added; references of compiled
-    /// code are redirected afterwards, and held functions are compiled then. Data objects are not merged.
+    /// The unit as an embedder emits it that compiles functions as they arrive and holds some: kept functions have the code of
+    /// the function that they equalled when they were added; references of compiled code are redirected afterwards, and held
+    /// functions are compiled then. Data objects are not merged.
     ///
     /// # Panics
     ///
     /// If two parts have one symbol, a function has no body, or IR that is not held is requested.
-    pub fn streamed(unit: &Parts<'_>, most_bytes: usize) -> (Program, Streamed) {
-        let mut merger = StreamingMerger::holding(*unit.options, most_bytes);
+    pub fn streamed(unit: &Parts<'_>, streaming: Streaming) -> (Program, Streamed) {
+        let Streaming { most_bytes, replacing } = streaming;
+        let mut merger = match replacing {
+            true => StreamingMerger::replacing(*unit.options, most_bytes),
+            false => StreamingMerger::holding(*unit.options, most_bytes),
+        };
         for reloc in unit.data.iter().flat_map(|member| &member.object.relocations) {
             merger.add_address_use(&reloc.target, reloc.addend);
         }
@@ -389,17 +418,25 @@ impl Program {
             }
         }
         let (mut code_of, mut held) = (Vec::new(), Vec::new());
-        for member in unit.functions {
-            let added = merger.add(member.symbol(), &member.body, member.attributes);
-            let added = added.expect("is added");
+        // As on two threads: what was read is the same.
+        let mut readers = [Reader::new(*unit.options), Reader::new(*unit.options)];
+        for (at, member) in unit.functions.iter().enumerate() {
+            let reading = readers[at % 2].read(&member.body, member.attributes);
+            let added = merger.add_reading(member.symbol(), reading).expect("is added");
             code_of.push(match added.known {
-                Known::First | Known::SameEncoding(_) => added.function,
+                Known::Hold | Known::Compile => added.function,
                 Known::Equal(other) => other,
             });
-            held.push(added.held);
+            held.push(added.known == Known::Hold);
+            while let Some(released) = merger.release() {
+                assert!(core::mem::replace(&mut held[released.index()], false), "{released}");
+            }
             assert!(merger.held_bytes() <= most_bytes);
         }
-        let plan = merger.plan(&mut OnlyHeld { held: &held, all: unit.held() });
+        let plan = merger.plan(&mut OnlyHeld { held: &held, replacing, all: unit.held() });
+        for output in plan.outputs().take(unit.functions.len()) {
+            assert_eq!(output.code, code_of[output.function.index()]);
+        }
         let mut program = Program::of_outputs(unit, &plan, |function| {
             let code = code_of[function.index()].index();
             let mut body = unit.functions[code].body.clone();
@@ -420,7 +457,7 @@ impl Program {
             let definition = DataDefinition::Object(object, attributes.alignment);
             program.data.push((symbol.clone(), definition));
         }
-        (program, Streamed { plan, code_of, held })
+        (program, Streamed { plan, code_of, held, replacing })
     }
 
     /// What is emitted for a symbol, if anything.

@@ -51,9 +51,11 @@ use cranelift_entity::{EntityRef, EntitySet, PrimaryMap, SecondaryMap};
 use cranelift_size_model::{self as size, SizeModel};
 use hashbrown::HashMap;
 use outline::Outline;
+pub(crate) use pairs::Sketches;
 use pairs::{ByFunction, Pair, Pairing};
 use removed::remove_merged_bodies;
 use rustc_hash::FxBuildHasher;
+pub(crate) use sketch::Sketch;
 
 /// Merges functions that differ in few instructions, as far as that makes the unit smaller.
 ///
@@ -62,25 +64,20 @@ pub(crate) fn align(
     workbench: &mut Workbench<'_>,
     encodings: &Encodings,
     counts: &PrimaryMap<FunctionIndex, Counts>,
+    sketches: Sketches,
 ) {
     let options = workbench.options;
-    let Some(model) = options.target.size_model else {
+    let (Some(model), Some(effort)) = (options.target.size_model, effort(options)) else {
         return;
     };
-    let effort = match (options.similar.policy, options.similar.instructions) {
-        (Policy::Off, _) | (_, Instructions::None) => return,
-        (Policy::Size, Instructions::Select) => cost::THOROUGH,
-        (Policy::Balanced, Instructions::Select) => cost::QUICK,
-    };
-    let is_compiled = !encodings.compiled().functions.is_empty();
-    if options.compare.debug_info || is_compiled || workbench.limit == 0 {
+    if workbench.limit == 0 {
         return;
     }
     let (limited, probed, least) = Default::default();
-    let pairing = Pairing::new(counts);
+    let pairing = Pairing::new(counts, sketches);
     let share = Share::of(options.similar.policy);
     let mut aligning =
-        Aligning { workbench, limited, pairing, probed, least, model, share, effort };
+        Aligning { workbench, encodings, limited, pairing, probed, least, model, share, effort };
     let mut rounds = 0..effort.rounds;
     while rounds.next().is_some() && aligning.round() {}
     aligning.pairing.count(&mut aligning.workbench.plan.stats_mut().similar);
@@ -88,8 +85,19 @@ pub(crate) fn align(
     remove_merged_bodies(workbench.plan);
 }
 
+/// How much is done to find functions that differ in few instructions; `None` if they are not merged.
+pub(super) fn effort(options: &Options<'_>) -> Option<Effort> {
+    match (options.similar.policy, options.similar.instructions) {
+        _ if options.compare.debug_info => None,
+        (Policy::Off, _) | (_, Instructions::None) => None,
+        (Policy::Size, Instructions::Select) => Some(cost::THOROUGH),
+        (Policy::Balanced, Instructions::Select) => Some(cost::QUICK),
+    }
+}
+
 struct Aligning<'a, 'b> {
     workbench: &'a mut Workbench<'b>,
+    encodings: &'a Encodings,
     /// Whether a pair was left out because of the limit.
     limited: bool,
     pairing: Pairing<'a>,
@@ -138,8 +146,9 @@ impl Aligning<'_, '_> {
             .map(|(function, _)| function)
             .filter(|&function| {
                 let own = function.index() < plan.added();
+                let is_there = own && !self.encodings.compiled().functions.contains(function);
                 let body = plan.parameterised_body(function).is_some();
-                (own || body) && is_candidate(plan, function, self.workbench.options)
+                (is_there || body) && is_candidate(plan, function, self.workbench.options)
             })
             .collect();
         // Of those that resemble each other equally, the first ones are paired.

@@ -29,12 +29,15 @@ use rustc_hash::FxBuildHasher;
 
 pub(super) type ByFunction<T> = HashMap<FunctionIndex, T, FxBuildHasher>;
 
+/// Sketches of functions; `None` of one that is not aligned.
+pub(crate) type Sketches = HashMap<FunctionIndex, Option<Sketch>, FxBuildHasher>;
+
 /// What was found out about functions in order to pair them.
 pub(super) struct Pairing<'a> {
     /// Of the functions of the unit.
     counts: &'a PrimaryMap<FunctionIndex, Counts>,
     /// Of those that have the counts of another one, nearly.
-    sketches: ByFunction<Option<Sketch>>,
+    sketches: Sketches,
     /// Of the functions of pairs, where they have one.
     outlines: ByFunction<Option<Outline>>,
     /// Pairs that were found before.
@@ -68,8 +71,9 @@ const COMPARED: usize = 1024;
 const SAMPLED: usize = 4;
 
 impl<'a> Pairing<'a> {
-    pub fn new(counts: &'a PrimaryMap<FunctionIndex, Counts>) -> Self {
-        let (sketches, outlines, known) = Default::default();
+    /// `sketches` are those that are known already.
+    pub fn new(counts: &'a PrimaryMap<FunctionIndex, Counts>, sketches: Sketches) -> Self {
+        let (outlines, known) = Default::default();
         Pairing { counts, sketches, outlines, known }
     }
 
@@ -192,9 +196,7 @@ impl<'a> Pairing<'a> {
         let mut new = with_companions(counted.collect());
         new.retain(|(function, _)| !self.sketches.contains_key(function));
         self.sketches.extend(chunked(bodies, new, |bodies, (): &mut (), (function, counts)| {
-            let func = not_redirected(plan, bodies, function);
-            let is_aligned = func.dynamic_stack_slots.is_empty();
-            (function, is_aligned.then(|| Sketch::of(func, counts)))
+            (function, Sketch::of(not_redirected(plan, bodies, function), counts))
         }));
     }
 }

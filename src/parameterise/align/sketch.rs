@@ -23,7 +23,8 @@ const HASHES: usize = 32;
 const BAND: usize = 4;
 
 /// What is known of a function in order to find functions that resemble it.
-pub(super) struct Sketch {
+#[derive(Clone, Debug)]
+pub(crate) struct Sketch {
     /// A digest of what is no part of a block, and of what blocks there are.
     graph: u64,
     hashes: [u32; HASHES],
@@ -31,8 +32,12 @@ pub(super) struct Sketch {
 }
 
 impl Sketch {
-    /// The sketch of a function with these counts, whether the verifier accepts it or not. Linear in its size.
-    pub fn of(func: &Function, counts: Counts) -> Sketch {
+    /// The sketch of a function with these counts, whether the verifier accepts it or not. `None` if it is not aligned. Linear
+    /// in its size.
+    pub fn of(func: &Function, counts: Counts) -> Option<Sketch> {
+        if !func.dynamic_stack_slots.is_empty() {
+            return None;
+        }
         let graph = u64::from(counts.digest);
         let mut sketch = Sketch { graph, hashes: [u32::MAX; HASHES], instructions: 0 };
         for block in func.layout.blocks() {
@@ -56,7 +61,7 @@ impl Sketch {
             sketch.graph = sketch.graph.wrapping_add(mixed(form));
         }
         sketch.fill();
-        sketch
+        Some(sketch)
     }
 
     /// Gives each bin that nothing fell into the hash of the next one that has one, made different by the distance.
@@ -88,6 +93,17 @@ impl Sketch {
                 mixed ^ mixed >> 32
             })
         })
+    }
+
+    /// A digest in which functions agree that may resemble each other.
+    pub fn graph(&self) -> u64 {
+        self.graph
+    }
+
+    /// Whether functions that are kept apart are compared with each other by what follows ([`pairs`]), if few others resemble
+    /// them more.
+    pub(in crate::parameterise) fn resembles(&self, other: &Sketch, effort: Effort) -> bool {
+        effort.hashes * self.shared(other) >= HASHES
     }
 
     /// How many of the hashes agree.
@@ -143,7 +159,7 @@ pub(super) fn pairs(sketches: &[Option<&Sketch>], effort: Effort) -> Vec<Pair> {
                     continue;
                 }
                 let shared = sketch(at).shared(sketch(other));
-                if effort.hashes * shared >= HASHES {
+                if sketch(at).resembles(sketch(other), effort) {
                     partners.push(Pair { functions: [at.min(other), at.max(other)], shared });
                 }
             }

@@ -37,20 +37,20 @@ let encoding = &overlooked;"#,
         ),
     },
     Hook {
-        file: "src/streaming/mod.rs",
-        at: &["self.corpus.symbols.add_tables(func);"],
+        file: "src/streaming/reading.rs",
+        at: &["self.symbols.add_tables(func);"],
         put: Put::Instead(
             r#"if !crate::fault_injection::is(crate::fault_injection::Fault::StreamedTables) {
-    self.corpus.symbols.add_tables(func);
+    self.symbols.add_tables(func);
 }"#,
         ),
     },
     Hook {
-        file: "src/streaming/mod.rs",
-        at: &["self.corpus.symbols.add_address_uses(func);"],
+        file: "src/streaming/reading.rs",
+        at: &["self.symbols.add_address_uses(func);"],
         put: Put::Instead(
             r#"if !crate::fault_injection::is(crate::fault_injection::Fault::StreamedAddresses) {
-    self.corpus.symbols.add_address_uses(func);
+    self.symbols.add_address_uses(func);
 }"#,
         ),
     },
@@ -88,9 +88,9 @@ let encoding = &overlooked;"#,
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["self.corpus.define(number, at, &resolved(Node::new(0), &attributes));"],
+        at: &["self.corpus.define(number, at, &resolved(Node::new(0), attributes));"],
         put: Put::Instead(
-            r#"let mut resolved = resolved(Node::new(0), &attributes);
+            r#"let mut resolved = resolved(Node::new(0), attributes);
 if crate::fault_injection::is(crate::fault_injection::Fault::StreamedAddressByClass) {
     resolved.address = resolved.call;
 }
@@ -99,21 +99,21 @@ self.corpus.define(number, at, &resolved);"#,
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["let own = self.attributes.number(&attributes, |attributes| *attributes);"],
+        at: &["let own = self.attributes.number(attributes, |attributes| *attributes);"],
         put: Put::Before(
             r#"let mut known = (0..self.attributes.len() as u32).map(|number| *self.attributes.value(number));
 let like = known.find(|known| known.linkage == attributes.linkage);
 let like = like.filter(|_| crate::fault_injection::is(crate::fault_injection::Fault::StreamedAttributes));
-let attributes = like.unwrap_or(attributes);"#,
+let attributes = &like.unwrap_or(*attributes);"#,
         ),
     },
     Hook {
-        file: "src/streaming/mod.rs",
-        at: &["code_digest(&self.encoding, attributes.alignment, &mut self.packed)"],
+        file: "src/streaming/reading.rs",
+        at: &["let digest = code_digest(encoding, attributes.alignment, packed);"],
         put: Put::Instead(
             r#"let overlooked = crate::fault_injection::is(crate::fault_injection::Fault::StreamedAlignment);
 let alignment = if overlooked { 1 } else { attributes.alignment };
-code_digest(&self.encoding, alignment, &mut self.packed)"#,
+let digest = code_digest(encoding, alignment, packed);"#,
         ),
     },
     Hook {
@@ -136,17 +136,17 @@ code_digest(&self.encoding, alignment, &mut self.packed)"#,
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["let digest = self.digest(func, &attributes);"],
+        at: &["let digest = digest.unwrap_or_else(|| of_malformed(function.as_u32().into()));"],
         put: Put::After(
             r#"let digest = if crate::fault_injection::is(crate::fault_injection::Fault::StreamedDigest) { [digest[0]; 32] } else { digest };"#,
         ),
     },
     Hook {
         file: "src/streaming/held.rs",
-        at: &["self.bodies.body((self.equal)(function))"],
+        at: &["self.bodies.body((self.own)(function))"],
         put: Put::Instead(
             r#"let is_own = crate::fault_injection::is(crate::fault_injection::Fault::HeldBody);
-self.bodies.body(if is_own { function } else { (self.equal)(function) })"#,
+self.bodies.body(if is_own { function } else { (self.own)(function) })"#,
         ),
     },
 ];

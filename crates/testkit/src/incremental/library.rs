@@ -17,7 +17,7 @@ use crate::jit;
 use crate::modules::Item;
 use crate::program::{
     ADDED, DataDefinition, DataMember, Definition, Entry, Jump, Parts, Program as Emitted,
-    Streamed, WRAPPERS,
+    Streamed, Streaming, WRAPPERS,
 };
 use crate::unit::Member;
 use cranelift_codegen::ir::{ExternalName, Function, Signature, UserExternalName, UserFuncName};
@@ -60,13 +60,12 @@ pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Findi
 ///
 /// If the program is wrong, or the pass panics.
 pub fn check_streaming(program: &Program, statistics: &mut Statistics) -> Result<(), Finding> {
-    let most_bytes = [0, 8 << 10, 1 << 20][program.calls.len() % 3];
-    check_by(program, Some(most_bytes), statistics)
+    check_by(program, Some(Streaming::any(program.calls.len())), statistics)
 }
 
 fn check_by(
     program: &Program,
-    streams: Option<usize>,
+    streams: Option<Streaming>,
     statistics: &mut Statistics,
 ) -> Result<(), Finding> {
     let bodies = functions(program);
@@ -111,7 +110,7 @@ struct Embedder<'a> {
     units: Vec<usize>,
     added: u32,
     /// How many bytes of IR are held, if functions arrive one at a time.
-    streams: Option<usize>,
+    streams: Option<Streaming>,
     statistics: &'a mut Statistics,
 }
 
@@ -174,9 +173,9 @@ impl Merged for Embedder<'_> {
     /// Plans a unit and emits it.
     fn define(&mut self, flush: usize) -> Result<(), Finding> {
         let program = self.program;
-        if let Some(most_bytes) = self.streams {
+        if let Some(streaming) = self.streams {
             return match flush + 1 == program.flushes.len() {
-                true => self.stream(most_bytes),
+                true => self.stream(streaming),
                 false => Ok(()),
             };
         }
@@ -266,7 +265,7 @@ impl Embedder<'_> {
     }
 
     /// Plans all flushes as one unit whose functions arrive one at a time, and emits it.
-    fn stream(&mut self, most_bytes: usize) -> Result<(), Finding> {
+    fn stream(&mut self, streaming: Streaming) -> Result<(), Finding> {
         let program = self.program;
         let options = Options {
             target: Target::of(&**self.isa),
@@ -289,7 +288,8 @@ impl Embedder<'_> {
             }
         }
         let unit = Parts { functions: &functions, data: &data, options: &options };
-        let (emitted, Streamed { plan, code_of, held }) = Emitted::streamed(&unit, most_bytes);
+        let (emitted, Streamed { plan, code_of, held, replacing: _ }) =
+            Emitted::streamed(&unit, streaming);
         self.units.extend(0..program.flushes.len());
         // What was compiled at once has the alignment of the function that it was compiled for.
         let compiled = code_of.iter().zip(&functions).filter(|(code, _)| !held[code.index()]);

@@ -11,7 +11,7 @@ use testkit::generate::function::{Profile, Types};
 use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
 use testkit::host::{Batch, Cpu, Level, interpreter, run_at};
-use testkit::program::{Parts, Streamed};
+use testkit::program::{Parts, Streamed, Streaming};
 use testkit::support::{Rng, any_isa};
 use testkit::unit::Unit;
 
@@ -165,15 +165,15 @@ fn random_units_whose_ir_is_not_kept() {
         if seed % 2 == 0 {
             unit.functions.reverse();
         }
-        let most_bytes = [0, 100_000, usize::MAX][seed as usize % 3];
-        if most_bytes > 0 {
+        let streaming = Streaming::any(seed as usize);
+        if streaming.most_bytes > 0 || streaming.replacing {
             unit.options.similar = Similar { policy: Policy::Size, ..unit.options.similar };
         }
         let parts = Parts::from(&unit);
         let (mut comparison, streamed) =
-            Comparison::streamed(&parts, most_bytes, seed, Effort::default());
+            Comparison::streamed(&parts, streaming, seed, Effort::default());
         check_streamed(&streamed);
-        let Streamed { plan, code_of, held: _ } = &streamed;
+        let Streamed { plan, code_of, .. } = &streamed;
         let others =
             code_of.iter().enumerate().filter(|(own, code)| code.as_u32() as usize != *own);
         not_compiled += others.count();

@@ -22,7 +22,7 @@ use testkit::generate::unit::GeneratedUnit;
 use testkit::module;
 use testkit::mutate::function::function_mutants;
 use testkit::mutate::{Mutant, instruction_mutants};
-use testkit::program::{Parts, Program};
+use testkit::program::{Parts, Program, Streaming};
 use testkit::unit::{DataMember, Unit};
 use testkit::support::{Rng, free, parse_one, walk_all};
 use testkit::thunks::thunk;
@@ -403,7 +403,10 @@ fn streams_otherwise(fault: Option<Fault>, case: u64) -> bool {
         }
     };
     let parts = Parts::from(&unit);
-    runs_differently(fault, || Some(Comparison::streamed(&parts, usize::MAX, case, Effort::default()).0))
+    [false, true].into_iter().any(|replacing| {
+        let streaming = Streaming { most_bytes: usize::MAX, replacing };
+        runs_differently(fault, || Some(Comparison::streamed(&parts, streaming, case, Effort::default()).0))
+    })
 }
 
 /// Whether a merging module differs from the plain one after random calls.
