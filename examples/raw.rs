@@ -42,7 +42,9 @@ fn add_unit(
 
     let (mut bytes_before, mut aliases) = (0, Vec::new());
     // The functions that were added come first, in the same order. With these options the plan adds none.
-    for (Output { function, symbol, alignment, emit }, func) in plan.outputs().zip(&mut functions) {
+    for (Output { function, symbol, alignment, emit, .. }, func) in
+        plan.outputs().zip(&mut functions)
+    {
         let before = compile(func, isa)?;
         bytes_before += before.code.len();
         let mut compiled = match emit {

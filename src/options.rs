@@ -3,7 +3,7 @@
 //! This module holds plain data and its defaults. It decides nothing itself: `plan` reads the
 //! attributes, `canon` and `checker` read whether debug information is compared.
 
-use crate::target::{OptimizeFor, Target};
+use crate::target::{CallThunks, OptimizeFor, Target};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
@@ -92,6 +92,15 @@ impl fmt::Debug for Options<'_> {
 }
 
 impl Options<'_> {
+    /// The options of a back end that compiles functions for `isa` and writes no code of its own: thunks are functions
+    /// ([`Plan::finish`](crate::Plan::finish)). All else is as by default; an embedder for whom a function is found by a table, as
+    /// in most engines, also sets [`Options::aliases`], since two entries of the table may lead to one address.
+    pub fn for_ir(isa: &dyn TargetIsa) -> Self {
+        let call_thunks = Some(CallThunks::of(isa));
+        let target = Target { jump_thunk: None, call_thunks, ..Target::of(isa) };
+        Options { target, ..Options::default() }
+    }
+
     /// The types in which extra arguments of these types are passed behind the parameters of `signature`.
     pub(crate) fn passed_as(
         &self,

@@ -49,6 +49,36 @@ impl Plan {
         self.redirect(func, self.written(function, written))
     }
 
+    /// Makes of `func`, which is the body of `function`, what is to be compiled under the symbol of `function`, for back ends
+    /// that emit nothing but functions ([`Options::for_ir`](crate::Options::for_ir)): its own body, after
+    /// [`apply`](Plan::apply), the body that the plan adds, or a thunk that calls another function. Returns whether anything is to be
+    /// compiled: nothing is for an alias, and for a function to which no reference is left.
+    ///
+    /// Of a body that the plan adds, `func` is not read; of a thunk, only the signature is. As [`apply`](Plan::apply), it can be
+    /// called by several threads.
+    ///
+    /// # Panics
+    ///
+    /// If `function` is not from this plan.
+    pub fn finish(&self, function: FunctionIndex, func: &mut Function) -> bool {
+        match self.output(function).emit {
+            Emit::Body => {
+                self.apply(function, func);
+            }
+            Emit::NewBody(body) => {
+                *func = body.clone();
+                self.apply(function, func);
+            }
+            Emit::Thunk { to, extra_arguments, late } => {
+                let name = UserFuncName::User(self.entry(function).symbol().clone());
+                let signature = late.unwrap_or(&func.signature);
+                *func = call_thunk(name, signature, &extra_arguments, to, self.call_thunks());
+            }
+            Emit::Alias { to: _ } | Emit::Nothing => return false,
+        }
+        true
+    }
+
     /// Whether [`apply`](Plan::apply) would change a function. One that it would not change can be compiled as it is, and could
     /// have been compiled before the plan was made. In doubt it says that it would.
     ///

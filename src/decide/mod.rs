@@ -55,7 +55,7 @@ pub(crate) fn decide(
     let numbering = bucketed.numbering;
     let not_comparable: Vec<Option<Reason>> =
         unit.data.values().map(|object| cannot_merge(&object.attributes)).collect();
-    let plan = Plan::new(unit, beyond, stats, options.similar.policy.optimize_for(), |item| {
+    let plan = Plan::new(unit, beyond, stats, options, |item| {
         let alone = alone(options, bucketed, numbering.node(item));
         match item {
             Item::Function(_) => alone,

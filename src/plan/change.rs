@@ -9,8 +9,8 @@ use super::{
 };
 use crate::canon::ContentDigest;
 use crate::extra_argument::ExtraArgument;
+use crate::options::Options;
 use crate::stats::{Merged, SimilarCounts, Stats};
-use crate::target::OptimizeFor;
 use crate::unit::{
     Alignment, Attributes, Beyond, DataIndex, DataSummary, Defined, FunctionIndex, Item, Numbering,
     Unit,
@@ -51,7 +51,7 @@ impl Plan {
         unit: Unit,
         beyond: Beyond,
         stats: Stats,
-        optimize: OptimizeFor,
+        options: &Options<'_>,
         mut reason: impl FnMut(Item) -> Reason,
     ) -> Plan {
         let (functions, objects, symbols) = unit.into_parts();
@@ -85,7 +85,8 @@ impl Plan {
             new_bodies: Vec::new(),
             similar: Vec::new(),
             earlier: EarlierUnits { beyond, ..EarlierUnits::default() },
-            optimize,
+            optimize: options.similar.policy.optimize_for(),
+            call_thunks: options.target.call_thunks.unwrap_or_default(),
             code: Vec::new(),
             proof: None,
             stats,
@@ -309,6 +310,7 @@ impl Plan {
             earlier,
             numbering,
             optimize,
+            call_thunks,
             stats,
             code,
             ..
@@ -345,6 +347,7 @@ impl Plan {
             similar: Vec::new(),
             earlier: EarlierUnits { beyond, ..EarlierUnits::default() },
             optimize,
+            call_thunks,
             code,
             proof: Some(Err(refutation)),
             stats: Stats {

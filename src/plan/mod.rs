@@ -30,7 +30,7 @@ pub(crate) use symbols::{ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::canon::ContentDigest;
 use crate::extra_argument::{ExtraArgument, Substitute};
 use crate::stats::Stats;
-use crate::target::OptimizeFor;
+use crate::target::{CallThunks, OptimizeFor};
 use crate::unit::{
     Alignment, Attributes, Beyond, DataAttributes, DataIndex, Defined, FunctionIndex, Item,
     Linkage, Node, Numbering, ResolveSymbol, Resolved, Symbols, resolved, resolved_data,
@@ -339,6 +339,8 @@ pub struct Plan {
     earlier: EarlierUnits,
     /// What its thunks are optimised for: their sizes were counted so.
     optimize: OptimizeFor,
+    /// How its thunks call, if they are functions.
+    call_thunks: CallThunks,
     /// The functions whose code others have, where functions arrived one at a time; else empty.
     code: Vec<FunctionIndex>,
     /// The result of the checker, if it was run.
@@ -391,6 +393,11 @@ impl Plan {
         let to = self.entry(function).disposition().representative().unwrap_or(function);
         let arguments = self.thunk_arguments(function).into();
         Substitute { symbol: self.entry(to).symbol().clone(), arguments }
+    }
+
+    /// How its thunks call that are functions, as [`Target::call_thunks`](crate::Target::call_thunks) said when it was made.
+    pub(crate) fn call_thunks(&self) -> &CallThunks {
+        &self.call_thunks
     }
 
     /// What its thunks are optimised for, as [`Policy::optimize_for`](crate::Policy::optimize_for) said when it was made.
