@@ -115,7 +115,8 @@ pub use plan::{
 pub use stats::Stats;
 pub use target::Target;
 pub use unit::{
-    AddError, Addresses, Attributes, Bodies, FunctionIndex, Linkage, Redirected, SharedBodies,
+    AddError, Addresses, Attributes, Bodies, FreshSymbols, FunctionIndex, Linkage, Redirected,
+    SharedBodies,
 };
 
 /// Thunks: jumps in raw bytes, with extra arguments or without, and functions that call.

@@ -1,6 +1,7 @@
 //! What the embedder hands out: bodies, data objects, fresh symbols.
 
 use super::{DataIndex, DataObject, FunctionIndex};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
@@ -49,6 +50,42 @@ pub trait Bodies {
     /// threads of the current `rayon` pool, with the same result. Default: none, and the pass works on one thread.
     fn shared(&self) -> Option<&dyn SharedBodies> {
         None
+    }
+}
+
+/// Symbols that nothing uses yet: for [`Bodies::fresh_symbol`].
+///
+/// ```
+/// # use cranelift_mergefunc::{FreshSymbols, cranelift_codegen::ir::UserExternalName};
+/// let used = [UserExternalName::new(0, 7), UserExternalName::new(3, 0)];
+/// let mut fresh = FreshSymbols::beside(used);
+/// assert_eq!(fresh.next(0), Some(UserExternalName::new(0, 8)));
+/// assert_eq!(fresh.next(0), Some(UserExternalName::new(0, 9)));
+/// assert_eq!(fresh.next(1), Some(UserExternalName::new(1, 0)));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct FreshSymbols {
+    /// The next index of each namespace.
+    next: BTreeMap<u32, Option<u32>>,
+}
+
+impl FreshSymbols {
+    /// Symbols behind all of these, which the unit uses.
+    pub fn beside(used: impl IntoIterator<Item = UserExternalName>) -> FreshSymbols {
+        let mut next: BTreeMap<u32, Option<u32>> = BTreeMap::new();
+        for UserExternalName { namespace, index } in used {
+            let next = next.entry(namespace).or_insert(Some(0));
+            *next = next.and_then(|next| Some(next.max(index.checked_add(1)?)));
+        }
+        FreshSymbols { next }
+    }
+
+    /// A symbol of this namespace, another one at each call. `None` if all are used.
+    pub fn next(&mut self, namespace: u32) -> Option<UserExternalName> {
+        let next = self.next.entry(namespace).or_insert(Some(0));
+        let index = (*next)?;
+        *next = index.checked_add(1);
+        Some(UserExternalName { namespace, index })
     }
 }
 

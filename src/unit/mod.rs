@@ -11,7 +11,7 @@ mod symbols;
 
 pub(crate) use attributes::Interned;
 pub use attributes::{Addresses, Attributes};
-pub use bodies::{Bodies, SharedBodies};
+pub use bodies::{Bodies, FreshSymbols, SharedBodies};
 pub use cranelift_mergefunc_units::Linkage;
 pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 pub(crate) use observed::{Observe, Observed};

@@ -20,7 +20,7 @@
 //! * `targets` is what fuzz targets do.
 //! * `host` runs programs, `jit` runs JITs, and `tools` links and runs objects; `isa` has the targets; `link` links
 //!   programs of `incremental`, `modules` makes modules of text, and `units` finds real units.
-//! * `inject` builds the workspace with faults in the library, planted where `hooks` says.
+//! * `hooks` says where faults are planted in a copy of the workspace.
 //!
 //! Everything is driven by bytes (`arbitrary::Unstructured`) or by a seed, so that a fuzzer, a
 //! property test and a bench share it. It panics where something is wrong. It is *not* published, and nothing in it is
@@ -41,7 +41,6 @@ pub mod generate;
 pub mod hooks;
 pub mod host;
 pub mod incremental;
-pub mod inject;
 pub mod isa;
 pub mod jit;
 pub mod link;

@@ -11,17 +11,38 @@ mod bisect;
 #[path = "faults/nowhere.rs"]
 mod nowhere;
 
+use inject::{Hook, copy};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use testkit::hooks;
-use testkit::inject::{copy, instrument};
+
+/// What of the repository is not copied: build output, histories, and packages with workspaces of their own.
+const LEFT_OUT: [&str; 8] = [
+    "target",
+    ".git",
+    "fuzz",
+    "tests/no-std",
+    "tests/other-targets",
+    "integrations",
+    // The copy runs the faults' tests, and not the one that makes a copy.
+    "crates/testkit/tests",
+    "crates/testkit/faults",
+];
+
+/// What the copy has in addition.
+const ADDED: [&str; 3] = ["target", "src/fault_injection", "crates/testkit/tests"];
+
+fn instrument(copy: &Path, hooks: &[Hook]) {
+    let root = testkit::root();
+    inject::instrument((&root, &LEFT_OUT), (copy, &ADDED), hooks).expect("the hooks fit");
+}
 
 /// Without compiling anything: a line that moved, and a new crate, are noticed by the tests that everybody runs.
 #[test]
 fn every_hook_fits_the_sources() {
     let workspace = target_directory().join("hooks");
-    instrument(&testkit::root(), &workspace, &hooks::all()).expect("the hooks fit");
+    instrument(&workspace, &hooks::all());
     copy(&testkit::root().join("crates/testkit/tests"), &workspace.join("crates/testkit/tests"))
         .expect("is copied");
     let mut command = cargo();
@@ -44,9 +65,8 @@ fn build_in_copy(arguments: &[&str]) {
     static COPY: OnceLock<PathBuf> = OnceLock::new();
     let workspace = COPY.get_or_init(|| {
         let workspace = target_directory().join("faults");
-        let root = testkit::root();
-        instrument(&root, &workspace, &hooks::all()).expect("the hooks fit");
-        let faults = root.join("crates/testkit/faults");
+        instrument(&workspace, &hooks::all());
+        let faults = testkit::root().join("crates/testkit/faults");
         copy(&faults.join("fault_injection"), &workspace.join("src/fault_injection"))
             .expect("is copied");
         copy(&faults.join("tests"), &workspace.join("crates/testkit/tests")).expect("is copied");

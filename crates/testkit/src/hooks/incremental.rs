@@ -1,6 +1,6 @@
 //! Where faults are planted in merging into what earlier units emitted.
 
-use crate::inject::{Hook, Put};
+use inject::{Hook, Put};
 
 /// The hooks, in the order of their files.
 pub const HOOKS: &[Hook] = &[

@@ -7,7 +7,7 @@ mod content;
 mod incremental;
 mod streaming;
 
-use crate::inject::{Hook, Put};
+use inject::{Hook, Put};
 
 /// All hooks.
 pub fn all() -> Vec<Hook> {
@@ -71,6 +71,11 @@ const HOOKS: &[Hook] = &[
         file: "Cargo.lock",
         at: &["name = \"cut-unit\"", "version = \"0.1.0\""],
         put: Put::Instead("name = \"cut-unit\"\nversion = \"0.1.0-faults\""),
+    },
+    Hook {
+        file: "Cargo.lock",
+        at: &["name = \"inject\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"inject\"\nversion = \"0.1.0-faults\""),
     },
     Hook {
         file: "Cargo.lock",

@@ -1,6 +1,6 @@
 //! Where faults are planted in merging of functions that arrive one at a time.
 
-use crate::inject::{Hook, Put};
+use inject::{Hook, Put};
 
 /// The hooks, in the order of their files.
 pub const HOOKS: &[Hook] = &[

@@ -1,17 +1,17 @@
-//! Builds the workspace with faults planted in the library, from outside.
+//! Copies of source trees with code inserted at given lines: faults in a copy of this workspace, merging in a copy of an
+//! engine.
 //!
-//! The library has no hooks for its tests. A copy of the workspace gets them: `faults/hooks.rs` says before which line
-//! of which file what is inserted, `faults/fault_injection/` is a module that the copy of the library has in addition,
-//! and `faults/tests/` are tests that only the copy has. It does *not* say which faults there are, nor run anything.
+//! A hook names the lines, so that a tree that changed is refused and not built wrongly. It does *not* say what is
+//! inserted, nor build or run anything.
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Code that is inserted into a file of the copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Hook {
-    /// Relative to the root of the repository.
+    /// Relative to the root of the tree.
     pub file: &'static str,
     /// Whole lines that stand together in the file once, without their indentation.
     pub at: &'static [&'static str],
@@ -30,27 +30,19 @@ pub enum Put {
     Instead(&'static str),
 }
 
-/// What of the repository is not copied: build output, histories, and packages with workspaces of their own.
-const LEFT_OUT: [&str; 7] = [
-    "target",
-    ".git",
-    "fuzz",
-    "tests/no-std",
-    "tests/other-targets",
-    // The copy runs the faults' tests, and not the one that makes a copy.
-    "crates/testkit/tests",
-    "crates/testkit/faults",
-];
-
-/// Copies the repository at `from` to `to`, and inserts the hooks. A file that is there with the same contents is not
-/// written again, so that nothing is compiled twice; one that the repository does not have any more is removed.
+/// Copies the tree at `from` to `to`, without the directories that are `left_out`, and inserts the hooks. A file that is there
+/// with the same contents is not written again, so that nothing is compiled twice; one that the tree does not have any
+/// more is removed, unless it is in a directory that the copy has in addition, `added`.
 ///
 /// # Errors
 ///
 /// What cannot be read or written, and a hook whose lines are not in its file exactly once.
-pub fn instrument(from: &Path, to: &Path, hooks: &[Hook]) -> io::Result<()> {
-    let mut files = Vec::new();
-    find(from, Path::new(""), &mut files)?;
+pub fn instrument(
+    (from, left_out): (&Path, &[&str]),
+    (to, added): (&Path, &[&str]),
+    hooks: &[Hook],
+) -> io::Result<()> {
+    let files = find(from, left_out)?;
     for file in &files {
         let mut contents = fs::read(from.join(file))?;
         let mut hooks = hooks.iter().filter(|hook| Path::new(hook.file) == file).peekable();
@@ -63,7 +55,7 @@ pub fn instrument(from: &Path, to: &Path, hooks: &[Hook]) -> io::Result<()> {
         }
         write(&to.join(file), &contents)?;
     }
-    remove_others(to, &files)?;
+    remove_others(to, added, &files)?;
     let missing = hooks.iter().find(|hook| !files.iter().any(|file| Path::new(hook.file) == file));
     match missing {
         Some(hook) => Err(io::Error::other(format!("{} has hooks and does not exist", hook.file))),
@@ -72,12 +64,10 @@ pub fn instrument(from: &Path, to: &Path, hooks: &[Hook]) -> io::Result<()> {
 }
 
 /// Removes files of an earlier copy that are not among these, unless the copy has them in addition.
-fn remove_others(copy: &Path, files: &[std::path::PathBuf]) -> io::Result<()> {
-    let mut there = Vec::new();
-    find(copy, Path::new(""), &mut there)?;
-    for file in there {
-        let added = file.starts_with("src/fault_injection");
-        if !added && files.binary_search(&file).is_err() {
+fn remove_others(copy: &Path, added: &[&str], files: &[PathBuf]) -> io::Result<()> {
+    // Nothing is built in a copy but what it has in addition.
+    for file in find(copy, added)? {
+        if files.binary_search(&file).is_err() {
             fs::remove_file(copy.join(file))?;
         }
     }
@@ -90,19 +80,17 @@ fn remove_others(copy: &Path, files: &[std::path::PathBuf]) -> io::Result<()> {
 ///
 /// What cannot be read or written.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let mut files = Vec::new();
-    find(from, Path::new(""), &mut files)?;
-    files.iter().try_for_each(|file| write(&to.join(file), &fs::read(from.join(file))?))
+    find(from, &[])?.iter().try_for_each(|file| write(&to.join(file), &fs::read(from.join(file))?))
 }
 
-/// All files below `from`, relative to it, in the order of their paths.
-fn find(from: &Path, below: &Path, files: &mut Vec<std::path::PathBuf>) -> io::Result<()> {
-    let mut directories = vec![below.to_owned()];
+/// All files below `from`, relative to it, in the order of their paths, but for those of directories that are `left_out`.
+fn find(from: &Path, left_out: &[&str]) -> io::Result<Vec<PathBuf>> {
+    let (mut files, mut directories) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(directory) = directories.pop() {
         for entry in from.join(&directory).read_dir()? {
             let entry = entry?;
             let path = directory.join(entry.file_name());
-            if LEFT_OUT.iter().any(|left_out| path == Path::new(left_out)) {
+            if left_out.iter().any(|left_out| path == Path::new(left_out)) {
                 continue;
             }
             match entry.file_type()?.is_dir() {
@@ -112,7 +100,7 @@ fn find(from: &Path, below: &Path, files: &mut Vec<std::path::PathBuf>) -> io::R
         }
     }
     files.sort();
-    Ok(())
+    Ok(files)
 }
 
 /// A text with the code of a hook in it.
@@ -132,8 +120,16 @@ fn hooked(text: &str, hook: &Hook) -> io::Result<String> {
     Ok(lines.join("\n") + "\n")
 }
 
-/// Writes a file that has other contents, or is not there.
-fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
+/// Writes a file that has other contents, or is not there, with its directories.
+///
+/// # Errors
+///
+/// What cannot be written.
+///
+/// # Panics
+///
+/// If the path is none of a file.
+pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|before| before == contents) {
         return Ok(());
     }

@@ -1,0 +1,174 @@
+//! Merging of functions by `cranelift-mergefunc`: everything in this crate that knows of it.
+
+use super::{Compiler, CompilerContext, box_dyn_any_compiler_context};
+use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_mergefunc::streaming::{Known, Reader, Reading as Read, StreamingMerger};
+use cranelift_mergefunc::{
+    Addresses, Attributes, Bodies, Emit, FreshSymbols, FunctionIndex, Linkage, Options, Output,
+    Plan, Similar,
+};
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+use wasmtime_environ::error::{Error, Result};
+use wasmtime_environ::{
+    CompiledFunctionBody, FuncKey, FunctionMerger, FunctionMerging, Merged, Merging, Reading,
+    Shared,
+};
+
+/// The most bytes of IR that are held until it is known which functions share bodies.
+const HELD_BYTES: usize = 64 << 20;
+
+pub(super) struct Merger<'a> {
+    compiler: &'a Compiler,
+    options: Options<'a>,
+    readers: Mutex<Vec<Reader<'a>>>,
+    /// Until there is a plan.
+    merger: Option<StreamingMerger<'a>>,
+    plan: Option<Plan>,
+    /// By the indices of the merger.
+    keys: Vec<FuncKey>,
+    held: HashMap<FunctionIndex, Function>,
+}
+
+impl<'a> Merger<'a> {
+    pub fn new(compiler: &'a Compiler, merging: FunctionMerging) -> Merger<'a> {
+        let similar = match merging {
+            FunctionMerging::Balanced => Similar::default(),
+            FunctionMerging::Off | FunctionMerging::Identical => Similar::OFF,
+        };
+        // Two functions of a module may have one address.
+        let options = Options { aliases: true, similar, ..Options::for_ir(&*compiler.isa) };
+        let merger = Some(StreamingMerger::replacing(options, HELD_BYTES));
+        let (readers, plan, keys, held) = Default::default();
+        Merger { compiler, options, readers, merger, plan, keys, held }
+    }
+}
+
+fn symbol(key: FuncKey) -> UserExternalName {
+    let (namespace, index) = key.into_raw_parts();
+    UserExternalName { namespace, index }
+}
+
+/// The IR of a function that is not compiled yet.
+fn ir(func: &mut CompiledFunctionBody) -> &mut Function {
+    let context = func.code.downcast_mut::<Option<CompilerContext>>();
+    &mut context.and_then(Option::as_mut).expect("a translated function").codegen_context.func
+}
+
+impl FunctionMerger for Merger<'_> {
+    fn read(&self, key: FuncKey, func: &mut CompiledFunctionBody, outside: bool) -> Reading {
+        let attributes = Attributes {
+            linkage: if outside { Linkage::Hidden } else { Linkage::Local },
+            addresses: Addresses::Insignificant,
+            // Code of a module stays with it.
+            key: symbol(key).namespace.into(),
+            ..Attributes::default()
+        };
+        let reader = self.readers.lock().unwrap().pop();
+        let mut reader = reader.unwrap_or_else(|| Reader::new(self.options));
+        let reading = reader.read(ir(func), attributes);
+        self.readers.lock().unwrap().push(reader);
+        Box::new(reading)
+    }
+
+    fn add(
+        &mut self,
+        key: FuncKey,
+        reading: Reading,
+        mut func: CompiledFunctionBody,
+    ) -> Option<CompiledFunctionBody> {
+        let reading = *reading.downcast::<Read>().expect("was read by this merger");
+        let merger = self.merger.as_mut().expect("no plan yet");
+        let added = merger.add_reading(symbol(key), reading).expect("keys are distinct");
+        self.keys.push(key);
+        match added.known {
+            Known::Compile => return Some(func),
+            // An exact copy takes less memory than what the translator grew.
+            Known::Hold => drop(self.held.insert(added.function, ir(&mut func).clone())),
+            Known::Equal(_) => {}
+        }
+        let context = func.code.downcast_mut::<Option<CompilerContext>>().and_then(Option::take);
+        self.compiler.contexts.lock().unwrap().extend(context);
+        None
+    }
+
+    fn plan(
+        &mut self,
+        translate: &mut dyn FnMut(FuncKey) -> Result<CompiledFunctionBody>,
+    ) -> Result<Merging> {
+        let Merger { merger, keys, held, .. } = self;
+        let fresh = FreshSymbols::beside(keys.iter().copied().map(symbol));
+        let was_held: HashSet<FunctionIndex> = held.keys().copied().collect();
+        let mut bodies = Held { keys, held, translate, fresh, error: None };
+        let plan = merger.take().expect("no plan yet").plan(&mut bodies);
+        if let Some(error) = bodies.error {
+            return Err(error);
+        }
+        let original = |function: FunctionIndex| keys[function.as_u32() as usize];
+        let key = |function| {
+            let UserExternalName { namespace, index } = *plan.entry(function).symbol();
+            FuncKey::from_raw_parts(namespace, index)
+        };
+        let (mut merging, mut needed) = (Merging::default(), HashSet::new());
+        for Output { function, emit, code, reached, .. } in plan.outputs() {
+            let own = key(function);
+            if reached.body != function {
+                let code = key(reached.symbol.unwrap_or(reached.call));
+                merging.shared.push(Shared { key: own, code, body: key(reached.body) });
+            }
+            let like = plan.new_body(function).map_or(code, |new| new.members()[0]);
+            let merged = match emit {
+                Emit::Alias { .. } | Emit::Nothing => continue,
+                Emit::Body if !was_held.contains(&code) => Merged::Compiled(original(code)),
+                Emit::Body | Emit::NewBody(_) | Emit::Thunk { .. } => {
+                    needed.insert(code);
+                    Merged::Body(function.as_u32(), original(like))
+                }
+            };
+            merging.functions.push((own, merged));
+        }
+        held.retain(|function, _| needed.contains(function));
+        self.plan = Some(plan);
+        Ok(merging)
+    }
+
+    fn body(&self, number: u32) -> CompiledFunctionBody {
+        let plan = self.plan.as_ref().expect("there is a plan");
+        let function = FunctionIndex::from_u32(number);
+        let own = self.held.get(&plan.output(function).code);
+        let mut func = own.cloned().unwrap_or_else(Function::new);
+        plan.finish(function, &mut func);
+        let mut finished = self.compiler.function_compiler();
+        finished.cx.codegen_context.func = func;
+        let code = box_dyn_any_compiler_context(Some(finished.cx));
+        CompiledFunctionBody { code, needs_gc_heap: false }
+    }
+}
+
+/// The IR that is held, and what is translated again.
+struct Held<'a> {
+    keys: &'a [FuncKey],
+    held: &'a mut HashMap<FunctionIndex, Function>,
+    translate: &'a mut dyn FnMut(FuncKey) -> Result<CompiledFunctionBody>,
+    fresh: FreshSymbols,
+    error: Option<Error>,
+}
+
+impl Bodies for Held<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        let Held { keys, held, translate, error, .. } = self;
+        held.entry(function).or_insert_with(|| {
+            let again = translate(keys[function.as_u32() as usize]);
+            let again = again.map(|mut func| ir(&mut func).clone());
+            again.unwrap_or_else(|failed| {
+                *error = Some(failed);
+                Function::new()
+            })
+        })
+    }
+
+    fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
+        let (namespace, _) = self.keys[members[0].as_u32() as usize].into_raw_parts();
+        self.fresh.next(namespace)
+    }
+}
