@@ -26,8 +26,8 @@ pub struct Output<'a> {
     pub alignment: u32,
     /// What is to be emitted.
     pub emit: Emit<'a>,
-    /// Of [`Emit::Body`], the function whose body that is: the function itself, or, where functions arrived one at a time
-    /// ([`streaming`](crate::streaming)), the one that it was known to equal. Else the function itself.
+    /// The function whose body is the one of [`Emit::Body`], and whose signature a thunk has: the function itself, or, where
+    /// functions arrived one at a time ([`streaming`](crate::streaming)), the one that it was known to equal.
     pub code: FunctionIndex,
     /// What references to it lead to: whose code runs when it is called, with which extra arguments, and where its address
     /// may go.

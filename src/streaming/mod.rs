@@ -1,17 +1,15 @@
 //! Merging of functions that arrive one at a time and whose IR is not kept.
 //!
-//! [`StreamingMerger::add`] walks a function once and says at once what is known of it: that it equals one that was
-//! added before, so that it need not be compiled, or that it is the first of its kind. What is kept of it is in a
-//! corpus (`corpus`): its symbol, a number for the BLAKE3 digest of its encoding, and its references.
-//! [`StreamingMerger::plan`] refines what was found to the coarsest congruence and decides as
-//! [`Merger`](crate::Merger) does, without IR: references are redirected where code is linked, by [`Plan::call_symbol`]
-//! and [`Plan::address_symbol`] on its relocations.
+//! A [`Reader`] walks a function once, on any thread. [`StreamingMerger::add_reading`] then says at once what becomes of it: it
+//! equals one that was added before, so that it need not be compiled; it is compiled now; or its IR is held until the plan, because
+//! similar functions may share its body (`held`). What is kept of it is in a corpus (`corpus`): its symbol, a number for the
+//! BLAKE3 digest of its encoding, and its references. [`StreamingMerger::plan`] refines what was found to the coarsest congruence
+//! and decides as [`Merger`](crate::Merger) does. For that it needs no IR: references of compiled code are redirected where code is
+//! linked, by [`Plan::call_symbol`] and [`Plan::address_symbol`] on its relocations.
 //!
-//! Similar functions are merged if their IR is held until the plan, as far as a bound allows (`held`).
-//!
-//! It does not change compiled code. So functions that differ only in facts, such as `readonly`, or in their alignment
-//! are not equal here, although `Merger` merges them; data objects are not merged, and nothing is proved, for which there
-//! would have to be IR of all functions.
+//! It does not change compiled code. So functions that differ in their alignment are not equal here, although `Merger`
+//! merges them, and functions that compiled code calls keep their symbols; data objects are not merged, and nothing is proved, for
+//! which there would have to be IR of all functions.
 
 mod held;
 mod reading;
