@@ -387,6 +387,9 @@ pub fn runs_differently_at(
     }
 }
 
+/// A bound of held bytes that most units reach.
+const BOUND: usize = 8 << 10;
+
 /// Whether a unit behaves differently if its IR was not kept. Nothing else is asserted: only what runs counts.
 fn streams_otherwise(fault: Option<Fault>, case: u64) -> bool {
     let unit = match case {
@@ -403,8 +406,9 @@ fn streams_otherwise(fault: Option<Fault>, case: u64) -> bool {
         }
     };
     let parts = Parts::from(&unit);
-    [false, true].into_iter().any(|replacing| {
-        let streaming = Streaming { most_bytes: usize::MAX, replacing };
+    let all = [(usize::MAX, false), (BOUND, false), (usize::MAX, true)];
+    all.into_iter().any(|(most_bytes, replacing)| {
+        let streaming = Streaming { most_bytes, replacing };
         runs_differently(fault, || Some(Comparison::streamed(&parts, streaming, case, Effort::default()).0))
     })
 }
