@@ -252,7 +252,7 @@ impl Plan {
             symbol: entry.symbol(),
             alignment: entry.alignment(),
             emit,
-            code: self.code.get(function.index()).copied().unwrap_or(function),
+            code: self.emission.code.get(function.index()).copied().unwrap_or(function),
             reached: self.reached(function),
         }
     }

@@ -370,7 +370,7 @@ impl<'a> StreamingMerger<'a> {
             let encodings = Encodings::from(bucketed).with_compiled(self.compiled(&plan));
             let own = |function: FunctionIndex| own[function.index()];
             let StreamingMerger { options, held, .. } = self;
-            held::similar(&mut plan, held, &observed, &encodings, &own, bodies, &options);
+            held.merge_similar(&mut plan, &observed, &encodings, &own, bodies, &options);
         }
         plan.set_code(own);
         plan
