@@ -21,7 +21,7 @@ use crate::congruence::{Bucketed, Compiled, Encodings, Walked, refine};
 use crate::corpus::{Corpus, Kind, KnownIndex, Reference, SymbolNumber};
 use crate::decide::{Input, decide};
 use crate::interner::Interner;
-use crate::options::{Compare, Options};
+use crate::options::{Compare, Options, Similar};
 use crate::plan::Plan;
 use crate::stats::Stats;
 use crate::unit::{
@@ -123,7 +123,10 @@ impl<'a> StreamingMerger<'a> {
     /// [`Compare::every_function`] and [`Options::prove`] have no effect, and
     /// [`Target::call_thunks`](crate::Target::call_thunks) has one only for similar functions.
     pub fn new(options: Options<'a>) -> Self {
-        StreamingMerger::with(options, Held::default())
+        let merger = StreamingMerger::with(options, Held::default());
+        // By what similar functions are found takes time.
+        let reader = Reader::new(Options { similar: Similar::OFF, ..merger.options });
+        StreamingMerger { reader, ..merger }
     }
 
     /// No functions, and similar ones are merged as well ([`Options::similar`]), for which the caller holds at most
