@@ -3,8 +3,9 @@
 //! [`StreamingMerger::add`], compared with compiling the same function: for the functions of a unit one after the
 //! other, and for generated functions when 10, 10,000, and as many others as `CLIF_MERGE_FUNCTIONS` says (100,000) are
 //! known, with the memory that is kept of each: in all, and without 32 bytes for each that equals none and four for
-//! each reference. The IR of these is dropped when they were added. Rows `held` are with similar merging, for
-//! which any number of functions may be held; they say how many are, and what the estimated bytes of their IR are. Runs on
+//! each reference. The IR of these is dropped when they were added. Rows `held` are with similar merging, for an embedder that
+//! replaces compiled code, without a bound: those functions are held that an earlier one resembles. They say how many
+//! are, and what the estimated bytes of their IR are. Runs on
 //! the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. Of
 //! `CLIF_MERGE_ROUNDS` (3) rounds, the one with the median time counts.
 
@@ -52,16 +53,26 @@ struct Times {
     held_bytes: usize,
 }
 
+/// Which functions are merged.
+#[derive(Clone, Copy)]
+enum Merged {
+    Equal,
+    Similar,
+}
+
 /// Adds the functions before, then adds and compiles the others, one after the other.
 fn times(
     before: impl Iterator<Item = Function>,
     timed: impl Iterator<Item = Function>,
     isa: &dyn TargetIsa,
-    most_bytes: usize,
+    merged: Merged,
 ) -> Times {
     let at_first = ALLOCATOR.current_usage();
     let options = Options { target: Target::x86_64(), ..Options::default() };
-    let mut merger = StreamingMerger::holding(options, most_bytes);
+    let mut merger = match merged {
+        Merged::Equal => StreamingMerger::new(options),
+        Merged::Similar => StreamingMerger::replacing(options, usize::MAX),
+    };
     let (mut digests, mut referred) = (0, 0);
     before.for_each(|func| {
         let known = add(&mut merger, &func).known;
@@ -135,14 +146,14 @@ fn main() {
     let isa = measure::target();
     let mut figures = Figures::new("latency");
     println!("{:<22} {:>11} {:>11} {:>7} {:>8}", "", "add", "compile", "share", "equal");
-    let bounds = [("", 0), (", held", usize::MAX)];
+    let ways = [("", Merged::Equal), (", held", Merged::Similar)];
     for path in testkit::units::units() {
         let text = std::fs::read_to_string(&path).expect("readable unit");
         let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
         let name = path.file_stem().expect("a file name").display().to_string();
-        for (suffix, most_bytes) in bounds {
+        for (suffix, merged) in ways {
             let times = median(rounds, || {
-                times(std::iter::empty(), functions.iter().cloned(), &*isa, most_bytes)
+                times(std::iter::empty(), functions.iter().cloned(), &*isa, merged)
             });
             print(&format!("{name}{suffix}"), functions.len(), &times, &mut figures);
         }
@@ -152,9 +163,9 @@ fn main() {
     for known in counts {
         let count = known + TIMED;
         let function = |index| Family::Mixed.function(index, count);
-        for (suffix, most_bytes) in bounds {
+        for (suffix, merged) in ways {
             let times = median(rounds, || {
-                times((0..known).map(function), (known..count).map(function), &*isa, most_bytes)
+                times((0..known).map(function), (known..count).map(function), &*isa, merged)
             });
             print(&format!("{known} known{suffix}"), TIMED as usize, &times, &mut figures);
         }

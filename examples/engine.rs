@@ -85,12 +85,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     // What was compiled is code of the plan, unless the function shares a body by now. All else is finished and compiled.
     let mut code: Vec<(UserExternalName, Code)> = Vec::new();
     for output in plan.outputs() {
-        let before = compiled.remove(&output.code).filter(|_| matches!(output.emit, Emit::Body));
+        let before = compiled.get(&output.code).filter(|_| matches!(output.emit, Emit::Body));
         let after = || {
             let mut func = held.held.get(&output.code).cloned().unwrap_or_else(Function::new);
             plan.finish(output.function, &mut func).then(|| compile(func, module.isa()))
         };
-        code.extend(before.or_else(after).map(|code| (output.symbol.clone(), code)));
+        code.extend(before.cloned().or_else(after).map(|code| (output.symbol.clone(), code)));
     }
     println!(
         "{} have code, {} bytes",

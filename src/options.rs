@@ -215,8 +215,8 @@ impl Callees {
 pub enum Instructions {
     /// Nothing: they are not merged.
     None,
-    /// A body that takes a selector as an argument and branches on it where they differ; not with functions that are
-    /// compiled already. With [`Policy::Balanced`] only where such branches are rare in each loop.
+    /// A body that takes a selector as an argument and branches on it where they differ. With [`Policy::Balanced`] only
+    /// where such branches are rare in each loop.
     #[default]
     Select,
 }

@@ -7,6 +7,7 @@ use cranelift_mergefunc::cranelift_codegen;
 use cranelift_module::{FuncId, ModuleReloc};
 
 /// A function's code.
+#[derive(Clone)]
 pub struct Code {
     pub bytes: Vec<u8>,
     pub alignment: u64,

@@ -4,8 +4,8 @@
 //! `incremental` do.
 
 use super::{
-    DataEntry, Disposition, EarlierUnits, LateThunk, NewBody, Outcome, Plan, Reason, SimilarSet,
-    symbol_of,
+    DataEntry, Disposition, EarlierUnits, Emission, LateThunk, NewBody, Outcome, Plan, Reason,
+    SimilarSet, symbol_of,
 };
 use crate::canon::ContentDigest;
 use crate::extra_argument::ExtraArgument;
@@ -85,9 +85,11 @@ impl Plan {
             new_bodies: Vec::new(),
             similar: Vec::new(),
             earlier: EarlierUnits { beyond, ..EarlierUnits::default() },
-            optimize: options.similar.policy.optimize_for(),
-            call_thunks: options.target.call_thunks.unwrap_or_default(),
-            code: Vec::new(),
+            emission: Emission {
+                optimize: options.similar.policy.optimize_for(),
+                call_thunks: options.target.call_thunks.unwrap_or_default(),
+                code: Vec::new(),
+            },
             proof: None,
             stats,
         }
@@ -173,7 +175,7 @@ impl Plan {
 
     /// Says, of each function that was added, whose code it has if it is kept: that of an equal one that came before it.
     pub(crate) fn set_code(&mut self, code: Vec<FunctionIndex>) {
-        self.code = code;
+        self.emission.code = code;
     }
 
     /// Adds an entry. Its symbol is not entered: an earlier unit has it.
@@ -304,16 +306,7 @@ impl Plan {
     /// The plan of the same unit that merges nothing.
     pub(crate) fn without_merges(self, refutation: Refutation) -> Plan {
         let Plan {
-            functions: defined,
-            data,
-            mut symbols,
-            earlier,
-            numbering,
-            optimize,
-            call_thunks,
-            stats,
-            code,
-            ..
+            functions: defined, data, mut symbols, earlier, numbering, emission, stats, ..
         } = self;
         let EarlierUnits { beyond, .. } = earlier;
         let Numbering { functions, data: objects } = numbering;
@@ -346,9 +339,7 @@ impl Plan {
             new_bodies: Vec::new(),
             similar: Vec::new(),
             earlier: EarlierUnits { beyond, ..EarlierUnits::default() },
-            optimize,
-            call_thunks,
-            code,
+            emission,
             proof: Some(Err(refutation)),
             stats: Stats {
                 plan_members: 0,

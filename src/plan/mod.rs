@@ -324,6 +324,17 @@ pub struct SimilarSet {
     pub saved: Option<i64>,
 }
 
+/// How a back end carries a plan out, beyond the dispositions.
+#[derive(Clone, Debug)]
+struct Emission {
+    /// What thunks are optimised for: their sizes were counted so.
+    optimize: OptimizeFor,
+    /// How thunks call, if they are functions.
+    call_thunks: CallThunks,
+    /// The functions whose code others have, where functions arrived one at a time; else empty.
+    code: Vec<FunctionIndex>,
+}
+
 /// The disposition of everything in a unit, with the reasons.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -337,12 +348,7 @@ pub struct Plan {
     new_bodies: Vec<NewBody>,
     similar: Vec<SimilarSet>,
     earlier: EarlierUnits,
-    /// What its thunks are optimised for: their sizes were counted so.
-    optimize: OptimizeFor,
-    /// How its thunks call, if they are functions.
-    call_thunks: CallThunks,
-    /// The functions whose code others have, where functions arrived one at a time; else empty.
-    code: Vec<FunctionIndex>,
+    emission: Emission,
     /// The result of the checker, if it was run.
     proof: Option<Result<Proof, Refutation>>,
     stats: Stats,
@@ -397,12 +403,12 @@ impl Plan {
 
     /// How its thunks call that are functions, as [`Target::call_thunks`](crate::Target::call_thunks) said when it was made.
     pub(crate) fn call_thunks(&self) -> &CallThunks {
-        &self.call_thunks
+        &self.emission.call_thunks
     }
 
     /// What its thunks are optimised for, as [`Policy::optimize_for`](crate::Policy::optimize_for) said when it was made.
     pub fn optimize_for(&self) -> OptimizeFor {
-        self.optimize
+        self.emission.optimize
     }
 
     /// The sets of similar functions that were considered ([`Options::similar`](crate::Options::similar)): those

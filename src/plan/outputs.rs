@@ -26,9 +26,8 @@ pub struct Output<'a> {
     pub alignment: u32,
     /// What is to be emitted.
     pub emit: Emit<'a>,
-    /// The function whose body the embedder has for it: the function itself, or, where functions arrived one at a time
-    /// ([`streaming`](crate::streaming)), the one that it was known to equal. That body is the code of [`Emit::Body`], and has the
-    /// signature of [`Emit::Thunk`].
+    /// The function whose body is the one of [`Emit::Body`], and whose signature a thunk has: the function itself, or, where
+    /// functions arrived one at a time ([`streaming`](crate::streaming)), the one that it was known to equal.
     pub code: FunctionIndex,
     /// What references to it lead to: whose code runs when it is called, with which extra arguments, and where its address
     /// may go.
@@ -253,7 +252,7 @@ impl Plan {
             symbol: entry.symbol(),
             alignment: entry.alignment(),
             emit,
-            code: self.code.get(function.index()).copied().unwrap_or(function),
+            code: self.emission.code.get(function.index()).copied().unwrap_or(function),
             reached: self.reached(function),
         }
     }

@@ -177,36 +177,37 @@ impl Held {
         let candidate = self.candidate(function).filter(|candidate| self.is_there(candidate));
         candidate.map(|candidate| candidate.likeness.shape)
     }
-}
 
-/// Merges functions of which there is IR and that are similar. `own` is the function that has the IR of each.
-pub(super) fn similar(
-    plan: &mut Plan,
-    held: Held,
-    observed: &Observed,
-    encodings: &Encodings,
-    own: &dyn Fn(FunctionIndex) -> FunctionIndex,
-    bodies: &mut dyn Bodies,
-    options: &Options<'_>,
-) {
-    let shared = Shared::default();
-    let given = Given { observed, encodings, earlier: None, shared: &shared };
-    let mut counts: PrimaryMap<FunctionIndex, Counts> = PrimaryMap::new();
-    let mut sketches = Sketches::default();
-    for (function, _) in plan.entries().take(plan.added()) {
-        let candidate = held.candidate(own(function)).filter(|candidate| held.is_there(candidate));
-        counts.push(candidate.map_or_else(Counts::default, |it| it.likeness.counts));
-        if let Some(candidate) = candidate {
-            sketches.insert(function, candidate.likeness.sketch.clone());
+    /// Merges functions of which there is IR and that are similar. `own` is the function that has the IR of each.
+    pub fn merge_similar(
+        self,
+        plan: &mut Plan,
+        observed: &Observed,
+        encodings: &Encodings,
+        own: &dyn Fn(FunctionIndex) -> FunctionIndex,
+        bodies: &mut dyn Bodies,
+        options: &Options<'_>,
+    ) {
+        let shared = Shared::default();
+        let given = Given { observed, encodings, earlier: None, shared: &shared };
+        let mut counts: PrimaryMap<FunctionIndex, Counts> = PrimaryMap::new();
+        let mut sketches = Sketches::default();
+        for (function, _) in plan.entries().take(plan.added()) {
+            let candidate =
+                self.candidate(own(function)).filter(|candidate| self.is_there(candidate));
+            counts.push(candidate.map_or_else(Counts::default, |it| it.likeness.counts));
+            if let Some(candidate) = candidate {
+                sketches.insert(function, candidate.likeness.sketch.clone());
+            }
         }
+        drop(self);
+        let mut bodies = HeldBodies { bodies, own };
+        let mut workbench = Workbench::new(plan, given, &mut bodies, options);
+        parameterise::search(&mut workbench, given);
+        parameterise::align(&mut workbench, encodings, &counts, sketches);
+        plan.record_members();
+        plan.count();
     }
-    drop(held);
-    let mut bodies = HeldBodies { bodies, own };
-    let mut workbench = Workbench::new(plan, given, &mut bodies, options);
-    parameterise::search(&mut workbench, given);
-    parameterise::align(&mut workbench, encodings, &counts, sketches);
-    plan.record_members();
-    plan.count();
 }
 
 /// What the embedder hands out, by the functions that it holds: the IR of a function that equals a held one is that of

@@ -1,17 +1,15 @@
 //! Merging of functions that arrive one at a time and whose IR is not kept.
 //!
-//! [`StreamingMerger::add`] walks a function once and says at once what is known of it: that it equals one that was
-//! added before, so that it need not be compiled, or that it is the first of its kind. What is kept of it is in a
-//! corpus (`corpus`): its symbol, a number for the BLAKE3 digest of its encoding, and its references.
-//! [`StreamingMerger::plan`] refines what was found to the coarsest congruence and decides as
-//! [`Merger`](crate::Merger) does, without IR: references are redirected where code is linked, by [`Plan::call_symbol`]
-//! and [`Plan::address_symbol`] on its relocations.
+//! A [`Reader`] walks a function once, on any thread. [`StreamingMerger::add_reading`] then says at once what becomes of it: it
+//! equals one that was added before, so that it need not be compiled; it is compiled now; or its IR is held until the plan, because
+//! similar functions may share its body (`held`). What is kept of it is in a corpus (`corpus`): its symbol, a number for the
+//! BLAKE3 digest of its encoding, and its references. [`StreamingMerger::plan`] refines what was found to the coarsest congruence
+//! and decides as [`Merger`](crate::Merger) does. For that it needs no IR: references of compiled code are redirected where code is
+//! linked, by [`Plan::call_symbol`] and [`Plan::address_symbol`] on its relocations.
 //!
-//! Similar functions are merged if their IR is held until the plan, as far as a bound allows (`held`).
-//!
-//! It does not change compiled code. So functions that differ only in facts, such as `readonly`, or in their alignment
-//! are not equal here, although `Merger` merges them; data objects are not merged, and nothing is proved, for which there
-//! would have to be IR of all functions.
+//! It does not change compiled code. So functions that differ in their alignment are not equal here, although `Merger`
+//! merges them, and functions that compiled code calls keep their symbols; data objects are not merged, and nothing is proved, for
+//! which there would have to be IR of all functions.
 
 mod held;
 mod reading;
@@ -23,7 +21,7 @@ use crate::congruence::{Bucketed, Compiled, Encodings, Walked, refine};
 use crate::corpus::{Corpus, Kind, KnownIndex, Reference, SymbolNumber};
 use crate::decide::{Input, decide};
 use crate::interner::Interner;
-use crate::options::{Compare, Options};
+use crate::options::{Compare, Options, Similar};
 use crate::plan::Plan;
 use crate::stats::Stats;
 use crate::unit::{
@@ -125,7 +123,10 @@ impl<'a> StreamingMerger<'a> {
     /// [`Compare::every_function`] and [`Options::prove`] have no effect, and
     /// [`Target::call_thunks`](crate::Target::call_thunks) has one only for similar functions.
     pub fn new(options: Options<'a>) -> Self {
-        StreamingMerger::with(options, Held::default())
+        let merger = StreamingMerger::with(options, Held::default());
+        // By what similar functions are found takes time.
+        let reader = Reader::new(Options { similar: Similar::OFF, ..merger.options });
+        StreamingMerger { reader, ..merger }
     }
 
     /// No functions, and similar ones are merged as well ([`Options::similar`]), for which the caller holds at most
@@ -372,7 +373,7 @@ impl<'a> StreamingMerger<'a> {
             let encodings = Encodings::from(bucketed).with_compiled(self.compiled(&plan));
             let own = |function: FunctionIndex| own[function.index()];
             let StreamingMerger { options, held, .. } = self;
-            held::similar(&mut plan, held, &observed, &encodings, &own, bodies, &options);
+            held.merge_similar(&mut plan, &observed, &encodings, &own, bodies, &options);
         }
         plan.set_code(own);
         plan

@@ -46,7 +46,8 @@ pub struct Reading {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads for a merger with these options.
+    /// Reads for a merger with these options. Where similar functions are not merged
+    /// ([`StreamingMerger::new`](super::StreamingMerger::new)), [`Similar::OFF`](crate::Similar::OFF) saves time.
     pub fn new(options: Options<'a>) -> Self {
         let (scratch, encoding, packed, symbols) = Default::default();
         Reader { options, scratch, encoding, packed, symbols }

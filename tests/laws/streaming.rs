@@ -2,12 +2,13 @@
 
 use crate::support::{Rng, calls, free, parse, parse_one, random};
 use arbitrary::{Result, Unstructured};
-use cranelift_codegen::ir::{Function, UserFuncName};
+use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_mergefunc::streaming::{Known, Reader, StreamingMerger};
 use cranelift_mergefunc::{
-    Attributes, Disposition, FunctionIndex, Merger, Options, Plan, Policy, Similar, Target,
+    Attributes, Bodies, Disposition, FunctionIndex, Merger, Options, Plan, Policy, Prove, Similar,
+    Target,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use testkit::check::check_streamed;
 use testkit::classes::classes;
 use testkit::program::{Parts, Program, Streaming};
@@ -312,5 +313,95 @@ fn what_is_held_without_a_bound_is_merged_as_with_all_ir() {
         let streamed = streaming.plan(&mut Held::new(&functions));
         assert!(by_symbol(&streamed) == by_symbol(&plan), "{}", unit.display());
         assert!(!streamed.new_bodies().is_empty(), "{}", unit.display());
+    }
+}
+
+/// The functions whose code parameterised bodies replace, and how many bytes that saves, as predicted.
+fn sharing(plan: &Plan) -> (BTreeSet<FunctionIndex>, i64) {
+    let sets = plan.similar_sets().iter().filter(|set| set.body.is_some());
+    let saved = sets.clone().filter_map(|set| set.saved).sum();
+    (sets.flat_map(|set| &set.members).map(|&member| plan.output(member).code).collect(), saved)
+}
+
+/// Bodies in memory, and which of them were requested.
+struct Requested<'a> {
+    all: Held<'a>,
+    requested: BTreeSet<FunctionIndex>,
+}
+
+impl Bodies for Requested<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        self.requested.insert(function);
+        self.all.body(function)
+    }
+
+    fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
+        self.all.fresh_symbol(members)
+    }
+}
+
+/// What it takes to replace compiled code in a unit.
+struct Replaced {
+    /// The predicted bytes that similar merging saves.
+    saved: i64,
+    held_bytes: usize,
+    /// The share, in percent, of instructions whose IR is made again, and of those that are compiled twice.
+    translated: f64,
+    compiled: f64,
+}
+
+fn replaced(functions: &[Function], options: Options<'_>, most_bytes: usize) -> Replaced {
+    let mut streaming = StreamingMerger::replacing(options, most_bytes);
+    let mut compiled = BTreeSet::new();
+    for func in functions {
+        let symbol = func.name.get_user().expect("has a symbol");
+        let added = streaming.add(symbol.clone(), func, free()).expect("is added");
+        compiled.extend(Some(added.function).filter(|_| added.known == Known::Compile));
+        assert_eq!(streaming.release(), None);
+    }
+    let held_bytes = streaming.held_bytes();
+    assert!(held_bytes <= most_bytes);
+    let mut bodies = Requested { all: Held::new(functions), requested: BTreeSet::new() };
+    let plan = streaming.plan(&mut bodies);
+    let (members, saved) = sharing(&plan);
+    let size = |function: &FunctionIndex| {
+        let func = &functions[function.as_u32() as usize];
+        func.layout.blocks().flat_map(|block| func.layout.block_insts(block)).count()
+    };
+    let all: usize = (0..functions.len() as u32).map(|at| size(&FunctionIndex::from_u32(at))).sum();
+    let share = |of: &BTreeSet<FunctionIndex>| {
+        100.0 * compiled.intersection(of).map(size).sum::<usize>() as f64 / all as f64
+    };
+    Replaced { saved, held_bytes, translated: share(&bodies.requested), compiled: share(&members) }
+}
+
+/// Where compiled code is replaced, similar merging saves nearly what it saves with all IR, whatever the bound is. Runs on the
+/// sample, or on the units of `CLIF_MERGE_UNITS`, and prints the figures.
+#[test]
+fn nearly_all_is_saved_where_compiled_code_is_replaced() {
+    println!("| | all IR | bound | saved | IR held | translated again | compiled twice |");
+    println!("|---|---:|---:|---:|---:|---:|---:|");
+    for unit in testkit::units::units() {
+        let text = std::fs::read_to_string(&unit).expect("readable unit");
+        let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
+        let options =
+            Options { target: Target::x86_64(), prove: Prove::Never, ..Options::default() };
+        let mut merger = Merger::new(options);
+        for func in &functions {
+            let symbol = func.name.get_user().expect("has a symbol");
+            merger.add(symbol.clone(), func, free()).expect("is added");
+        }
+        let (_, with_all) = sharing(&merger.plan(&mut Held::new(&functions)));
+        let name = unit.file_stem().expect("a file name").display();
+        for most_bytes in [64 << 20, 0] {
+            let Replaced { saved, held_bytes, translated, compiled } =
+                replaced(&functions, options, most_bytes);
+            println!(
+                "| {name} | {with_all} | {} MiB | {saved} | {:.1} MB | {translated:.1}% | {compiled:.1}% |",
+                most_bytes >> 20,
+                held_bytes as f64 / 1e6,
+            );
+            assert!(10 * saved >= 9 * with_all, "{name}: {saved} of {with_all}");
+        }
     }
 }

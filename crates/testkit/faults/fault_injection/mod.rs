@@ -336,8 +336,14 @@ faults! {
     StreamedDigest = "streamed-digest",
     /// All symbols that are not added are one.
     StreamedImports = "streamed-imports",
+    /// What code calls that may be replaced may lose its symbol, although that code may also stay.
+    ReplacedCallees = "replaced-callees",
     /// The IR of a function that equals a held one is requested under its own number.
     HeldBody = "held-body",
+    /// Functions that were given up count as held.
+    ReleasedBody = "released-body",
+    /// Every function has code of its own, as the plan says it.
+    HeldCode = "held-code",
 
     // What goes wrong with bodies that units share.
     /// Content digests do not depend on the names that are referred to.

@@ -149,4 +149,31 @@ let digest = code_digest(encoding, alignment, packed);"#,
 self.bodies.body(if is_own { function } else { (self.own)(function) })"#,
         ),
     },
+    Hook {
+        file: "src/streaming/held.rs",
+        at: &[
+            "State::Compiled => self.compiled == Compiled::MayBeReplaced && candidate.has_partner,",
+        ],
+        put: Put::Before(
+            r#"State::Compiled if crate::fault_injection::is(crate::fault_injection::Fault::ReleasedBody) => true,"#,
+        ),
+    },
+    Hook {
+        file: "src/streaming/mod.rs",
+        at: &["if self.held.is_held(own) {"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::ReplacedCallees) && self.held.shape(own).is_some() {
+    continue;
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/streaming/mod.rs",
+        at: &["plan.set_code(own);"],
+        put: Put::Instead(
+            r#"if !crate::fault_injection::is(crate::fault_injection::Fault::HeldCode) {
+    plan.set_code(own);
+}"#,
+        ),
+    },
 ];

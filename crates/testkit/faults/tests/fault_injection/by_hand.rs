@@ -451,8 +451,8 @@ block2(v16: i64):
     (0..).zip([(1 << 40, "", "v1"), (3072, load, "v9")]).map(function).collect()
 }
 
-/// Functions that differ in a constant, of which all but the first are held: one equals another one and is called by
-/// compiled code, and a held function takes the address of one as that of a symbol.
+/// Functions that differ in a constant: one equals another one and is called by code that no other one resembles, and two
+/// functions take the address of one as that of a symbol.
 fn held_functions() -> Vec<String> {
     let adds = |(own, k)| mixes(own, "block0(v2: i64, v1: i64):\n", k);
     let mut functions: Vec<String> = (0..).zip([5, 6, 7, 6]).map(adds).collect();

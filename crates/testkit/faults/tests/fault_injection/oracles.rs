@@ -149,7 +149,7 @@ const NEAR_MISSES: u32 = 78;
 
 /// Seeds of units and programs that come first, since faults are noticed there: otherwise it would take as long to come to
 /// them as all else.
-const STREAMED_FIRST: [u64; 12] = [0, 1, 2, 4, 9, 13, 23, 29, 33, 34, 49, 83];
+const STREAMED_FIRST: [u64; 13] = [0, 1, 2, 4, 9, 13, 23, 29, 33, 34, 49, 59, 83];
 const LIBRARY_FIRST: [u64; 2] = [2, 13];
 
 /// The seed of a case.
@@ -387,6 +387,9 @@ pub fn runs_differently_at(
     }
 }
 
+/// A bound of held bytes that most units reach.
+const BOUND: usize = 8 << 10;
+
 /// Whether a unit behaves differently if its IR was not kept. Nothing else is asserted: only what runs counts.
 fn streams_otherwise(fault: Option<Fault>, case: u64) -> bool {
     let unit = match case {
@@ -403,8 +406,9 @@ fn streams_otherwise(fault: Option<Fault>, case: u64) -> bool {
         }
     };
     let parts = Parts::from(&unit);
-    [false, true].into_iter().any(|replacing| {
-        let streaming = Streaming { most_bytes: usize::MAX, replacing };
+    let all = [(usize::MAX, false), (BOUND, false), (usize::MAX, true)];
+    all.into_iter().any(|(most_bytes, replacing)| {
+        let streaming = Streaming { most_bytes, replacing };
         runs_differently(fault, || Some(Comparison::streamed(&parts, streaming, case, Effort::default()).0))
     })
 }
