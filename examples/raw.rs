@@ -59,7 +59,7 @@ fn add_unit(
             // What was compiled before the plan was made can be emitted.
             Emit::Body | Emit::NewBody(_) => before,
             Emit::Thunk { .. } => {
-                let thunk = plan.thunk(function, &func.signature, &options.target);
+                let thunk = plan.thunk(function, &func.signature);
                 let Some(Thunk::Code(thunk)) = thunk else {
                     return Err(format!("{symbol} has no thunk in raw bytes").into());
                 };

@@ -17,7 +17,6 @@ use crate::checker::Code;
 use crate::extra_argument::{Appended, Substitute, append, extended_signature};
 use crate::ir::{address_uses, user_name, user_symbol};
 use crate::plan::{Disposition, Emit, Plan};
-use crate::target::Target;
 use crate::unit::{
     Bodies, DataIndex, DataObject, FunctionIndex, Redirected, ResolveSymbol, Resolved,
 };
@@ -72,7 +71,8 @@ impl Plan {
             Emit::Thunk { to, extra_arguments, late } => {
                 let name = UserFuncName::User(self.entry(function).symbol().clone());
                 let signature = late.unwrap_or(&func.signature);
-                *func = call_thunk(name, signature, &extra_arguments, to, self.call_thunks());
+                let how = self.target().call_thunks.unwrap_or_default();
+                *func = call_thunk(name, signature, &extra_arguments, to, &how);
             }
             Emit::Alias { to: _ } | Emit::Nothing => return false,
         }
@@ -91,25 +91,20 @@ impl Plan {
     }
 
     /// The finished thunk of `function`, which has this signature, if the plan makes it one: in raw bytes, where the
-    /// target can write it so, else as a function to be compiled, which calls as [`Target::call_thunks`] says. It is to be
+    /// target of the plan can write it so, else as a function to be compiled, which calls as [`Target::call_thunks`] says. It is to be
     /// emitted under the symbol of the function, aligned as [`Entry::alignment`](crate::Entry::alignment) says.
     ///
     /// # Panics
     ///
     /// If `function` is not from this plan.
-    pub fn thunk(
-        &self,
-        function: FunctionIndex,
-        signature: &Signature,
-        target: &Target,
-    ) -> Option<Thunk> {
+    pub fn thunk(&self, function: FunctionIndex, signature: &Signature) -> Option<Thunk> {
         let entry = self.entry(function);
         let Disposition::Thunk { to } = entry.disposition() else {
             return None;
         };
         let (to, arguments) = (self.entry(to).symbol(), self.thunk_arguments(function));
         let (own, optimize) = (entry.symbol(), self.optimize_for());
-        Some(Thunk::new(own, signature, &arguments, to, target, optimize))
+        Some(Thunk::new(own, signature, &arguments, to, self.target(), optimize))
     }
 
     /// The same as [`apply`](Plan::apply), for a module that has names of its own: `choose` is given each symbol that

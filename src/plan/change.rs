@@ -87,7 +87,7 @@ impl Plan {
             earlier: EarlierUnits { beyond, ..EarlierUnits::default() },
             emission: Emission {
                 optimize: options.similar.policy.optimize_for(),
-                call_thunks: options.target.call_thunks.unwrap_or_default(),
+                target: options.target,
                 code: Vec::new(),
             },
             proof: None,
@@ -174,8 +174,10 @@ impl Plan {
     }
 
     /// Says, of each function that was added, whose code it has if it is kept: that of an equal one that came before it.
-    pub(crate) fn set_code(&mut self, code: Vec<FunctionIndex>) {
+    /// Its thunks are written as these options say, not as those by which it was decided so far.
+    pub(crate) fn set_code(&mut self, code: Vec<FunctionIndex>, options: &Options<'_>) {
         self.emission.code = code;
+        self.emission.target = options.target;
     }
 
     /// Adds an entry. Its symbol is not entered: an earlier unit has it.

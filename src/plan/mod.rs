@@ -30,7 +30,7 @@ pub(crate) use symbols::{ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::canon::ContentDigest;
 use crate::extra_argument::{ExtraArgument, Substitute};
 use crate::stats::Stats;
-use crate::target::{CallThunks, OptimizeFor};
+use crate::target::{OptimizeFor, Target};
 use crate::unit::{
     Alignment, Attributes, Beyond, DataAttributes, DataIndex, Defined, FunctionIndex, Item,
     Linkage, Node, Numbering, ResolveSymbol, Resolved, Symbols, resolved, resolved_data,
@@ -329,8 +329,8 @@ pub struct SimilarSet {
 struct Emission {
     /// What thunks are optimised for: their sizes were counted so.
     optimize: OptimizeFor,
-    /// How thunks call, if they are functions.
-    call_thunks: CallThunks,
+    /// How thunks are written.
+    target: Target,
     /// The functions whose code others have, where functions arrived one at a time; else empty.
     code: Vec<FunctionIndex>,
 }
@@ -401,9 +401,9 @@ impl Plan {
         Substitute { symbol: self.entry(to).symbol().clone(), arguments }
     }
 
-    /// How its thunks call that are functions, as [`Target::call_thunks`](crate::Target::call_thunks) said when it was made.
-    pub(crate) fn call_thunks(&self) -> &CallThunks {
-        &self.emission.call_thunks
+    /// The target of its thunks, as [`Options::target`](crate::Options::target) said when it was made.
+    pub(crate) fn target(&self) -> &Target {
+        &self.emission.target
     }
 
     /// What its thunks are optimised for, as [`Policy::optimize_for`](crate::Policy::optimize_for) said when it was made.

@@ -148,6 +148,11 @@ impl Held {
         self.released.pop()
     }
 
+    /// Whether the embedder can make the IR of every function anew.
+    pub fn may_replace(&self) -> bool {
+        self.compiled == Compiled::MayBeReplaced
+    }
+
     /// Whether functions can share parameterised bodies.
     pub fn has_two(&self) -> bool {
         self.candidates.iter().filter(|candidate| self.is_there(candidate)).nth(1).is_some()

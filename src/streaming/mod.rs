@@ -8,8 +8,8 @@
 //! linked, by [`Plan::call_symbol`] and [`Plan::address_symbol`] on its relocations.
 //!
 //! It does not change compiled code. So functions that differ in their alignment are not equal here, although `Merger`
-//! merges them, and functions that compiled code calls keep their symbols; data objects are not merged, and nothing is proved, for
-//! which there would have to be IR of all functions.
+//! merges them, and functions that compiled code calls keep their symbols; data objects are not merged. Plans are proved only
+//! where the embedder can make the IR of every function anew.
 
 mod held;
 mod reading;
@@ -17,12 +17,14 @@ mod reading;
 pub use reading::{Reader, Reading};
 
 use crate::canon::Digest;
+use crate::checker::Remember;
 use crate::congruence::{Bucketed, Compiled, Encodings, Walked, refine};
 use crate::corpus::{Corpus, Kind, KnownIndex, Reference, SymbolNumber};
 use crate::decide::{Input, decide};
 use crate::interner::Interner;
 use crate::options::{Compare, Options, Similar};
 use crate::plan::Plan;
+use crate::prove::proved;
 use crate::stats::Stats;
 use crate::unit::{
     AddError, Attributes, Beyond, Bodies, FunctionIndex, MOST_ITEMS, Node, Numbering, Observe,
@@ -120,7 +122,7 @@ fn function(known: KnownIndex) -> FunctionIndex {
 
 impl<'a> StreamingMerger<'a> {
     /// No functions, and none is held: similar ones are not merged. Of the options,
-    /// [`Compare::every_function`] and [`Options::prove`] have no effect, and
+    /// [`Compare::every_function`] has no effect, nor has [`Options::prove`], as there is no IR of all functions; and
     /// [`Target::call_thunks`](crate::Target::call_thunks) has one only for similar functions.
     pub fn new(options: Options<'a>) -> Self {
         let merger = StreamingMerger::with(options, Held::default());
@@ -140,7 +142,8 @@ impl<'a> StreamingMerger<'a> {
     }
 
     /// The same for a caller who can make the IR of every function anew, and replaces code that was compiled: the plan
-    /// requests IR of functions that are not held, but for those that no other one resembles.
+    /// requests IR of functions that are not held, but for those that no other one resembles, and of all functions if it is to be
+    /// proved ([`Options::prove`]).
     ///
     /// A function is held only once another one resembles it, and the bound decides how much is compiled twice: what is merged
     /// does not depend on it, but for functions that compiled code calls, which stay as thunks.
@@ -369,14 +372,17 @@ impl<'a> StreamingMerger<'a> {
             Input { options: &options, observed: &observed, bucketed: &bucketed, earlier: None };
         let (mut plan, _) = decide(input, unit, Beyond::default(), &mut NoBodies, stats);
         let own: Vec<FunctionIndex> = functions().map(|function| self.equal(function)).collect();
+        let is_all_there = self.held.may_replace();
         if self.held.has_two() {
             let encodings = Encodings::from(bucketed).with_compiled(self.compiled(&plan));
             let own = |function: FunctionIndex| own[function.index()];
-            let StreamingMerger { options, held, .. } = self;
-            held.merge_similar(&mut plan, &observed, &encodings, &own, bodies, &options);
+            self.held.merge_similar(&mut plan, &observed, &encodings, &own, bodies, &self.options);
         }
-        plan.set_code(own);
-        plan
+        plan.set_code(own, &self.options);
+        match is_all_there {
+            true => proved(plan, None, bodies, &self.options, Remember::Nothing).0,
+            false => plan,
+        }
     }
 
     /// The functions whose IR is not there any more, and what compiled code calls after `plan`.

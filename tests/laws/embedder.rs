@@ -2,7 +2,7 @@
 
 use crate::support::{free, random};
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_mergefunc::thunk::Thunk;
+use cranelift_mergefunc::thunk::{CallThunks, Thunk};
 use cranelift_mergefunc::{
     Attributes, Bodies, Disposition, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan,
     Policy, Similar, Target,
@@ -35,10 +35,10 @@ fn what_needs_no_apply_is_not_changed() {
     assert!(without > 4 * in_vain, "{without} need none, {in_vain} are not changed");
 }
 
-fn constants(functions: u32) -> Plan {
+fn constants(functions: u32, target: Target) -> Plan {
     let unit = Family::Constants.unit(functions);
     let similar = Similar { policy: Policy::Balanced, ..Similar::default() };
-    let options = Options { target: Target::x86_64(), similar, ..Options::default() };
+    let options = Options { target, similar, ..Options::default() };
     let mut merger = Merger::new(options);
     for (at, func) in unit.iter().enumerate() {
         let linkage = if at == 0 { Linkage::Export } else { Linkage::Local };
@@ -51,7 +51,7 @@ fn constants(functions: u32) -> Plan {
 /// Nothing has the address of a function that is replaced by a body with extra arguments, so there is none to take.
 #[test]
 fn a_function_that_needs_arguments_has_no_substitute() {
-    let plan = constants(8);
+    let plan = constants(8, Target::x86_64());
     let [body] = plan.new_bodies() else { panic!("one body") };
     let members: Vec<_> = (0..8).map(FunctionIndex::from_u32).collect();
     assert_eq!(body.members(), members);
@@ -78,16 +78,19 @@ fn members_are_those_that_are_replaced() {
 /// A thunk comes with all that it passes and names.
 #[test]
 fn a_thunk_is_finished() {
-    let plan = constants(8);
+    let plan = constants(8, Target::x86_64());
     let signature = Family::Constants.function(0, 8).signature.clone();
     let [first, second] = [0, 1].map(FunctionIndex::from_u32);
-    let thunk = |function, target| plan.thunk(function, &signature, &target);
     let body = plan.entry(plan.new_bodies()[0].function()).symbol();
-    match thunk(first, Target::x86_64()) {
+    match plan.thunk(first, &signature) {
         Some(Thunk::Code(code)) => assert_eq!(code.relocations.last().unwrap().symbol, *body),
         other => panic!("{other:?}"),
     }
-    match thunk(first, Target::generic()) {
+    assert!(plan.thunk(second, &signature).is_none(), "it was redirected");
+    let call_thunks = Some(CallThunks { tail_calls: true, colocated: true });
+    let plan = constants(8, Target { jump_thunk: None, call_thunks, ..Target::x86_64() });
+    let body = plan.entry(plan.new_bodies()[0].function()).symbol();
+    match plan.thunk(first, &signature) {
         Some(Thunk::Function(func)) => {
             assert_eq!(func.name.get_user(), Some(plan.entry(first).symbol()));
             let passed = plan.thunk_arguments(first);
@@ -96,7 +99,6 @@ fn a_thunk_is_finished() {
         }
         other => panic!("{other:?}"),
     }
-    assert!(thunk(second, Target::x86_64()).is_none(), "it was redirected");
 }
 
 /// Attributes that are set before the plan is made count as if they had been given at once.

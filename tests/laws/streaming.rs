@@ -4,6 +4,7 @@ use crate::support::{Rng, calls, free, parse, parse_one, random};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_mergefunc::streaming::{Known, Reader, StreamingMerger};
+use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::{
     Attributes, Bodies, Disposition, FunctionIndex, Merger, Options, Plan, Policy, Prove, Similar,
     Target,
@@ -264,6 +265,29 @@ fn compiled_functions_are_replaced_and_what_compiled_code_calls_becomes_a_thunk(
         assert_eq!(held, expected);
         assert_eq!(dispositions(&plan), ["redirect", "thunk", "redirect", "keep", "keep"]);
     }
+}
+
+/// A thunk of a function whose tail calls must not let the stack grow is a tail call, also where functions arrived one at a
+/// time.
+#[test]
+fn a_thunk_of_the_tail_convention_is_a_tail_call() {
+    let text: String = similar_and_a_caller().iter().map(ToString::to_string).collect();
+    let functions =
+        parse(&text.replace("(i64) -> i64", "(i64) -> i64 tail").replace("tail fast", "tail"));
+    let call_thunks = Some(CallThunks { tail_calls: true, colocated: true });
+    let target = Target { jump_thunk: None, call_thunks, ..uniform(Target::x86_64()) };
+    let similar = Similar { policy: Policy::Size, ..Similar::default() };
+    let options = Options { similar, target, ..Options::default() };
+    let mut merger = StreamingMerger::replacing(options, 0);
+    for func in &functions {
+        let symbol = func.name.get_user().expect("has a symbol").clone();
+        merger.add(symbol, func, free()).expect("is added");
+    }
+    let plan = merger.plan(&mut Held::new(&functions));
+    let mut thunk = functions[1].clone();
+    assert!(plan.finish(FunctionIndex::from_u32(1), &mut thunk));
+    assert_eq!(dispositions(&plan)[1], "thunk");
+    assert!(thunk.to_string().contains("return_call"), "{thunk}");
 }
 
 /// Where the bound is reached, functions that no other one resembles are given up, the first ones first; those that have a

@@ -346,6 +346,7 @@ impl Program {
                     let own = unit.functions.get(function.index());
                     let signature = late.or(own.map(|own| &own.body.signature));
                     let signature = signature.expect("of the unit, or late");
+                    check_finished(plan, function, signature, unit.options);
                     Some(thunk(output.symbol, signature, extra_arguments, to, unit.options))
                 }
                 Emit::Body => Some(Definition::Body(Box::new(code(function)))),
@@ -522,6 +523,18 @@ fn relocate(plan: &Plan, func: &mut Function) {
                 *name = ExternalName::User(to);
             }
         }
+    }
+}
+
+/// Panics unless a thunk that is a function is that of this module, too, for embedders who emit functions only.
+fn check_finished(plan: &Plan, of: FunctionIndex, signature: &Signature, options: &Options<'_>) {
+    let Emit::Thunk { to, extra_arguments, .. } = plan.output(of).emit else { return };
+    let own = plan.entry(of).symbol();
+    if let Definition::Body(call) = thunk(own, signature, extra_arguments, to, options) {
+        let mut finished = Function::new();
+        finished.signature = signature.clone();
+        assert!(plan.finish(of, &mut finished));
+        assert_eq!(finished.to_string(), call.to_string());
     }
 }
 

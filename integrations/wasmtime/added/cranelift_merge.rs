@@ -5,11 +5,11 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::streaming::{Known, Reader, Reading as Read, StreamingMerger};
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, Emit, FreshSymbols, FunctionIndex, Linkage, Options, Output,
-    Plan, Similar,
+    Plan, Prove, Similar,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
-use wasmtime_environ::error::{Error, Result};
+use wasmtime_environ::error::{Error, Result, bail};
 use wasmtime_environ::{
     CompiledFunctionBody, FuncKey, FunctionMerger, FunctionMerging, Merged, Merging, Reading,
     Shared,
@@ -37,7 +37,11 @@ impl<'a> Merger<'a> {
             FunctionMerging::Off | FunctionMerging::Identical => Similar::OFF,
         };
         // Two functions of a module may have one address.
-        let options = Options { aliases: true, similar, ..Options::for_ir(&*compiler.isa) };
+        let for_ir = Options::for_ir(&*compiler.isa);
+        // For tests: a plan that the checker refutes is an error.
+        let is_proved = std::env::var_os("WASMTIME_PROVE_MERGING").is_some();
+        let prove = if is_proved { Prove::Always } else { Prove::Never };
+        let options = Options { aliases: true, similar, prove, ..for_ir };
         let merger = Some(StreamingMerger::replacing(options, HELD_BYTES));
         let (readers, plan, keys, held) = Default::default();
         Merger { compiler, options, readers, merger, plan, keys, held }
@@ -103,6 +107,9 @@ impl FunctionMerger for Merger<'_> {
         let plan = merger.take().expect("no plan yet").plan(&mut bodies);
         if let Some(error) = bodies.error {
             return Err(error);
+        }
+        if let Some(Err(refuted)) = plan.proof() {
+            bail!("{refuted}");
         }
         let original = |function: FunctionIndex| keys[function.as_u32() as usize];
         let key = |function| {
