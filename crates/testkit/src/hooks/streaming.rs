@@ -169,11 +169,10 @@ self.bodies.body(if is_own { function } else { (self.own)(function) })"#,
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["plan.set_code(own);"],
+        at: &["plan.set_code(own, &self.options);"],
         put: Put::Instead(
-            r#"if !crate::fault_injection::is(crate::fault_injection::Fault::HeldCode) {
-    plan.set_code(own);
-}"#,
+            r#"let forgotten = crate::fault_injection::is(crate::fault_injection::Fault::HeldCode);
+plan.set_code(if forgotten { Vec::new() } else { own }, &self.options);"#,
         ),
     },
 ];
