@@ -91,8 +91,9 @@ impl Plan {
     }
 
     /// The finished thunk of `function`, which has this signature, if the plan makes it one: in raw bytes, where the
-    /// target of the plan can write it so, else as a function to be compiled, which calls as [`Target::call_thunks`](crate::Target::call_thunks) says. It is to be
-    /// emitted under the symbol of the function, aligned as [`Entry::alignment`](crate::Entry::alignment) says.
+    /// target of the plan can write it so, else as a function to be compiled, which calls as
+    /// [`Target::call_thunks`](crate::Target::call_thunks) says. It is to be emitted under the symbol of the function, aligned as
+    /// [`Entry::alignment`](crate::Entry::alignment) says.
     ///
     /// # Panics
     ///

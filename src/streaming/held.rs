@@ -35,7 +35,7 @@ pub(super) enum Compiled {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Held,
-    /// Nothing else is known of it, and it is compiled.
+    /// Its code is compiled before the plan.
     Compiled,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Held {
     graphs: HashMap<u64, u32, FxBuildHasher>,
     /// All before it were looked at when some were to be given up.
     looked_at: usize,
-    /// Those that were given up, and of which the embedder was not told yet.
+    /// Those that were given up and that [`Held::release`] has not returned yet.
     released: Vec<FunctionIndex>,
 }
 
