@@ -51,7 +51,7 @@ pub use terms::ExtraTerm;
 pub use trace::{Trace, digest};
 
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Endianness, Function, Signature, UserExternalName};
+use cranelift_codegen::ir::{Endianness, Function, Inst, Signature, UserExternalName};
 use simulation::Simulation;
 
 /// Proves that `kept` may run wherever `original` was called, if every symbol that they refer to may replace itself
@@ -116,6 +116,13 @@ impl<'a> Claim<'a> {
     pub fn prove(&self, symbols: &mut dyn Symbols) -> Result<(), (Mismatch, Place)> {
         Simulation::new(self, symbols).run()
     }
+
+    /// Each instruction of the kept function with the one of the original for which it runs, in the order of the walk, if
+    /// any symbol may replace any other. It proves nothing: of a claim that does not hold, these are the instructions before
+    /// the first that differ. Instructions that one function has alone, and values that are known, are not among them.
+    pub fn corresponding(&self) -> Vec<(Inst, Inst)> {
+        Simulation::new(self, &mut AnySymbols).paired()
+    }
 }
 
 /// What a symbol is used for.
@@ -152,6 +159,24 @@ pub trait Symbols {
 }
 
 /// Every symbol replaces only itself.
+struct AnySymbols;
+
+impl Symbols for AnySymbols {
+    fn may_replace(&mut self, _: Use, _: &UserExternalName, _: &UserExternalName) -> bool {
+        true
+    }
+
+    fn extra_may_replace(
+        &mut self,
+        _: &UserExternalName,
+        _: Vec<ExtraTerm>,
+        _: &UserExternalName,
+        _: &Signature,
+    ) -> bool {
+        true
+    }
+}
+
 struct IdentitySymbols;
 
 impl Symbols for IdentitySymbols {

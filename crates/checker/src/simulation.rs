@@ -98,6 +98,8 @@ pub(crate) struct Simulation<'a> {
     pub joins: Option<Joins>,
     /// Records what is compared, if the trace is wanted.
     pub recorder: Option<Box<Recorder>>,
+    /// The instructions that were compared with each other, if they are wanted.
+    pairs: Option<Vec<(Inst, Inst)>>,
 }
 
 pub(crate) type Checked = Result<(), Mismatch>;
@@ -121,6 +123,7 @@ impl<'a> Simulation<'a> {
             selecting: Vec::new(),
             joins: None,
             recorder: None,
+            pairs: None,
         }
     }
 
@@ -133,6 +136,13 @@ impl<'a> Simulation<'a> {
     pub fn recorded(mut self) -> Result<Recorder, Mismatch> {
         self.walk()?;
         Ok(*self.recorder.take().expect("was asked for"))
+    }
+
+    /// The same walk; returns the instructions that were compared with each other, up to the first that differ.
+    pub fn paired(mut self) -> Vec<(Inst, Inst)> {
+        self.pairs = Some(Vec::new());
+        let _ = self.walk();
+        self.pairs.take().unwrap_or_default()
     }
 
     fn walk(&mut self) -> Checked {
@@ -426,6 +436,9 @@ impl<'a> Simulation<'a> {
     /// Two instructions.
     fn step(&mut self, kept: Inst, original: Inst) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
+        if let Some(pairs) = &mut self.pairs {
+            pairs.push((kept, original));
+        }
         match (self.only_way(0, kept), self.only_way(1, original)) {
             (Some(a), Some(b)) => {
                 self.note("jump");
