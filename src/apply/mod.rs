@@ -60,12 +60,24 @@ impl Plan {
     ///
     /// If `function` is not from this plan.
     pub fn finish(&self, function: FunctionIndex, func: &mut Function) -> bool {
+        self.finish_with(function, func, |_| {})
+    }
+
+    /// The same. Calls `before` for a body before it is rewritten.
+    pub(crate) fn finish_with(
+        &self,
+        function: FunctionIndex,
+        func: &mut Function,
+        before: impl FnOnce(&mut Function),
+    ) -> bool {
         match self.output(function).emit {
             Emit::Body => {
+                before(func);
                 self.apply(function, func);
             }
             Emit::NewBody(body) => {
                 *func = body.clone();
+                before(func);
                 self.apply(function, func);
             }
             Emit::Thunk { to, extra_arguments, late } => {

@@ -19,7 +19,7 @@ mod incremental;
 mod unit;
 
 pub(crate) use incremental::{Learned, Memory, Remember};
-pub(crate) use unit::prove_and_learn;
+pub(crate) use unit::{corresponding, prove_and_learn};
 
 use crate::options::Options;
 use crate::unit::{DataIndex, DataObject, FunctionIndex};

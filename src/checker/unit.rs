@@ -12,7 +12,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{
-    ExternalName, Function, GlobalValueData, Opcode, Signature, UserExternalName,
+    ExternalName, Function, GlobalValueData, Inst, Opcode, Signature, UserExternalName,
 };
 use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
@@ -509,6 +509,20 @@ fn extra_term(argument: &ExtraArgument) -> ExtraTerm {
             ExtraTerm::address(*ty, symbol, *offset)
         }
     }
+}
+
+/// Each instruction of `body`, the code that runs in place of a function, with the instruction of the function for which it
+/// runs.
+pub(crate) fn corresponding(
+    plan: &Plan,
+    body: &Function,
+    function: FunctionIndex,
+    original: &Function,
+    options: &Options<'_>,
+) -> Vec<(Inst, Inst)> {
+    let (_, extra) = code(plan, function);
+    let claim = Claim::new(body, original, comparison(options));
+    Claim { extra: Some(&extra), ..claim }.corresponding()
 }
 
 /// Whether a symbol is eliminated: nothing is emitted under it any more.

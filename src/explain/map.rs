@@ -5,9 +5,9 @@
 //! symbol, a name or an address to all functions whose body is there, and from a function to its body. It is a
 //! copy: later merges do not show in it.
 //!
-//! It knows what was merged, not the callers: to which of the functions a frame belongs, only the caller's source
-//! can say.
+//! It knows what was merged. To which of the functions a frame belongs, its callers say: `frames`.
 
+use super::sites::{Key, Recorded, key};
 use crate::extra_argument::ExtraArgument;
 use crate::plan::{Disposition, Plan, Reached, reached};
 use alloc::collections::BTreeMap;
@@ -32,6 +32,13 @@ pub struct Original {
     pub arguments: Vec<ExtraArgument>,
 }
 
+impl Original {
+    /// Whether the code under its symbol is a thunk.
+    pub(super) fn is_thunk(&self) -> bool {
+        matches!(self.disposition, Disposition::Thunk { to: _ })
+    }
+}
+
 /// Code whose address is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
@@ -41,12 +48,6 @@ pub struct Code {
     pub size: u64,
     /// The symbol of the body or of the thunk.
     pub symbol: UserExternalName,
-}
-
-type Key = (u32, u32);
-
-fn key(symbol: &UserExternalName) -> Key {
-    (symbol.namespace, symbol.index)
 }
 
 /// Which original functions share which code.
@@ -59,6 +60,7 @@ pub struct MergeMap {
     /// were added.
     merged_into: BTreeMap<Key, Vec<usize>>,
     code: BTreeMap<u64, Code>,
+    recorded: Recorded,
 }
 
 impl MergeMap {
@@ -106,6 +108,15 @@ impl MergeMap {
     /// Sets the address and size of the code of a body or a thunk.
     pub fn place(&mut self, symbol: UserExternalName, start: u64, size: u64) {
         self.code.insert(start, Code { start, size, symbol });
+    }
+
+    pub(super) fn recorded(&self) -> &Recorded {
+        &self.recorded
+    }
+
+    /// Sets what was recorded of functions and their code, for [`MergeMap::frames`].
+    pub fn set_recorded(&mut self, recorded: Recorded) {
+        self.recorded = recorded;
     }
 
     /// The function of a symbol.
@@ -157,6 +168,11 @@ impl MergeMap {
         own.into_iter().chain(others).map(|index| &self.originals[index])
     }
 
+    /// All code whose place is known, by its addresses.
+    pub fn code(&self) -> impl Iterator<Item = &Code> {
+        self.code.values()
+    }
+
     /// The code at an address.
     pub fn at(&self, address: u64) -> Option<&Code> {
         let (_, code) = self.code.range(..=address).next_back()?;
@@ -166,14 +182,19 @@ impl MergeMap {
     /// All functions of which the code at an address may be: those that share a body, or the one whose thunk it is.
     pub fn originals_at(&self, address: u64) -> impl Iterator<Item = &Original> + use<'_> {
         let symbol = self.at(address).map(|code| &code.symbol);
-        let thunk = symbol
-            .and_then(|symbol| self.original(symbol))
-            .filter(|original| matches!(original.disposition, Disposition::Thunk { to: _ }));
+        symbol.into_iter().flat_map(|symbol| self.originals_of(symbol))
+    }
+
+    /// All functions of which the code under a symbol may be.
+    pub(super) fn originals_of(
+        &self,
+        symbol: &UserExternalName,
+    ) -> impl Iterator<Item = &Original> + use<'_> {
+        let thunk = self.original(symbol).filter(|original| original.is_thunk());
         // Functions that were merged into a thunk are there as well.
-        let others = symbol.filter(|_| thunk.is_some()).map(|symbol| self.merged_into(symbol));
-        let behind = symbol.filter(|_| thunk.is_none()).map(|symbol| self.behind(symbol));
-        let behind = behind.into_iter().flatten();
-        thunk.into_iter().chain(others.into_iter().flatten()).chain(behind)
+        let others = thunk.map(|thunk| self.merged_into(&thunk.symbol)).into_iter().flatten();
+        let behind = thunk.is_none().then(|| self.behind(symbol)).into_iter().flatten();
+        thunk.into_iter().chain(others).chain(behind)
     }
 
     /// All functions, in the order in which they were added.

@@ -1,0 +1,294 @@
+//! What the instructions of functions were before merging: their source locations, and which functions they called.
+//!
+//! Instructions are numbered in the order of the canonical walk, in which equal functions have the same numbers. The code
+//! generator takes a number through compilation as the source location of the instruction, so that machine code says which
+//! instruction it is of. Of a parameterised body, the checker says which instruction of each function an instruction of the
+//! body runs for.
+//!
+//! It does *not* know addresses, and chooses no functions: see [`MergeMap::frames`](crate::explain::MergeMap::frames).
+
+use crate::apply::not_redirected;
+use crate::canon::{Context, Encoding, Scratch, encode};
+use crate::checker::corresponding;
+use crate::ir::{called_by, user_symbol};
+use crate::options::Options;
+use crate::plan::Plan;
+use crate::unit::{Bodies, FunctionIndex, NoUnit};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Function, Inst, Opcode, SourceLoc, UserExternalName};
+use cranelift_codegen::{Final, MachBufferFinalized};
+use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_mergefunc_frames::{Callee, Place, TailCallees, TailCalls};
+
+/// A symbol, as a key of maps.
+pub(super) type Key = (u32, u32);
+
+pub(super) fn key(symbol: &UserExternalName) -> Key {
+    (symbol.namespace, symbol.index)
+}
+
+/// An instruction.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    pub location: SourceLoc,
+    pub callee: Callee<Key>,
+}
+
+/// The instructions of a function, as it was before merging.
+#[derive(Clone, Debug)]
+pub struct Sites {
+    /// By their numbers.
+    sites: Arc<[Site]>,
+    tail_callees: TailCallees<Key>,
+    /// The source location of the instruction with number 0, if the source locations of the function are numbers.
+    base: Option<u32>,
+}
+
+impl Sites {
+    /// The instructions of a function, which the verifier must accept. O(n) in its size; nothing is known of a function that
+    /// the canonical walk refuses.
+    pub fn of(func: &Function) -> Sites {
+        let order = order(func);
+        let sites = order.iter().map(|&inst| Site {
+            location: func.srcloc(inst),
+            callee: callee(func, inst).map_or(Callee::Unknown, Callee::Function),
+        });
+        let mut tail_callees = Vec::new();
+        let mut is_known = !order.is_empty();
+        for &inst in &order {
+            match func.dfg.insts[inst].opcode() {
+                Opcode::ReturnCall => match callee(func, inst) {
+                    Some(callee) => tail_callees.push(callee),
+                    None => is_known = false,
+                },
+                Opcode::ReturnCallIndirect => is_known = false,
+                _ => {}
+            }
+        }
+        tail_callees.sort_unstable();
+        tail_callees.dedup();
+        let tail_callees =
+            if is_known { TailCallees::Known(tail_callees) } else { TailCallees::Any };
+        Sites { sites: sites.collect(), tail_callees, base: None }
+    }
+
+    /// Replaces the source location of each instruction by its number, and returns what the instructions were. To be called
+    /// for a body before [`Plan::apply`] rewrites it ([`Plan::finish_numbered`] does so), or for a function that is compiled as it
+    /// is; its compiled code then goes to [`Recorded::compiled`]. A function with value labels, which refer to source
+    /// locations, is left as it is, and nothing is known of its code.
+    pub fn number(func: &mut Function) -> Sites {
+        let mut sites = Sites::of(func);
+        if func.dfg.values_labels.is_some() {
+            return sites;
+        }
+        // Relative to the base of the function: a location one below it would count as none.
+        let base = func.params.ensure_base_srcloc(SourceLoc::new(0)).bits();
+        for (number, inst) in (0..).zip(order(func)) {
+            func.set_srcloc(inst, SourceLoc::new(base.wrapping_add(number)));
+        }
+        sites.base = Some(base);
+        sites
+    }
+
+    /// The source location that an instruction had before it was numbered, for line tables: `numbered` is the location in
+    /// compiled code.
+    pub fn location(&self, numbered: SourceLoc) -> SourceLoc {
+        let site = self.number_at(numbered).and_then(|number| self.sites.get(number as usize));
+        site.map_or_else(SourceLoc::default, |site| site.location)
+    }
+
+    fn number_at(&self, location: SourceLoc) -> Option<u32> {
+        self.base.filter(|_| !location.is_default()).map(|base| location.bits().wrapping_sub(base))
+    }
+
+    /// The instructions at which code traps, and to which its calls return.
+    fn places(&self, buffer: &MachBufferFinalized<Final>) -> Vec<(Place, u32)> {
+        let locations = buffer.get_srclocs_sorted();
+        let at = |offset: u32| {
+            let at = locations.partition_point(|range| range.start <= offset).checked_sub(1)?;
+            let range = &locations[at];
+            let number = self.number_at(range.loc).filter(|_| offset < range.end)?;
+            self.sites.get(number as usize).map(|_| number)
+        };
+        let place = |offset, is_return| Place { offset, is_return };
+        let traps = buffer.traps().iter().map(|trap| (place(trap.offset, false), trap.offset));
+        let calls = buffer.call_sites();
+        let returns = calls.map(|call| (place(call.ret_addr, true), call.ret_addr - 1));
+        let mut places: Vec<(Place, u32)> =
+            traps.chain(returns).filter_map(|(place, inside)| Some((place, at(inside)?))).collect();
+        places.sort_unstable();
+        places.dedup_by_key(|(place, _)| *place);
+        places
+    }
+}
+
+impl Plan {
+    /// What [`finish`](Plan::finish) does, for backtraces: the source locations of a body become numbers ([`Sites::number`]).
+    /// Returns what its instructions were, for [`Recorded::compiled`]: nothing of a thunk, and where nothing is to be compiled.
+    ///
+    /// # Panics
+    ///
+    /// If `function` is not from this plan.
+    pub fn finish_numbered(&self, function: FunctionIndex, func: &mut Function) -> Option<Sites> {
+        let mut sites = None;
+        self.finish_with(function, func, |func| sites = Some(Sites::number(func)));
+        sites
+    }
+}
+
+/// The instructions of a function in the order of the canonical walk, without those that generate no code.
+fn order(func: &Function) -> Vec<Inst> {
+    let context = Context::of(&Options::default(), 0, &NoUnit);
+    let mut scratch = Scratch::default();
+    if encode(func, &context, &mut scratch, &mut Encoding::default()).is_err() {
+        return Vec::new();
+    }
+    let blocks = scratch.walked().iter();
+    let insts = blocks.flat_map(|&block| func.layout.block_insts(block));
+    insts.filter(|&inst| func.dfg.insts[inst].opcode() != Opcode::Nop).collect()
+}
+
+/// The function that an instruction calls directly. Code may be patched where a call is patchable.
+fn callee(func: &Function, inst: Inst) -> Option<Key> {
+    let callee = &func.dfg.ext_funcs[called_by(&func.dfg.insts[inst])?];
+    user_symbol(func, &callee.name).filter(|_| !callee.patchable).map(key)
+}
+
+/// What was recorded of the functions of units, for backtraces.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    sites: BTreeMap<Key, Sites>,
+    tail_calls: TailCalls<Key>,
+    /// Of functions that are not equal to the function whose body runs in their place: which of their instructions each
+    /// instruction of the body runs for, by its number.
+    relations: BTreeMap<Key, Arc<[Option<u32>]>>,
+    /// Of code: which instructions of its body are at its places.
+    places: BTreeMap<Key, Arc<[(Place, u32)]>>,
+}
+
+impl Recorded {
+    /// Records a function, as it was before merging. One that was recorded under the same symbol is replaced.
+    pub fn add(&mut self, symbol: &UserExternalName, sites: &Sites) {
+        self.tail_calls.insert(key(symbol), sites.tail_callees.clone());
+        self.sites.insert(key(symbol), sites.clone());
+    }
+
+    /// Records all functions of a unit, and [relates](Recorded::relate) them. `bodies` are those that were planned; each is requested.
+    pub fn add_unit(&mut self, plan: &Plan, bodies: &mut dyn Bodies, options: &Options<'_>) {
+        for index in 0..plan.added() {
+            let function = FunctionIndex::new(index);
+            let sites = Sites::of(bodies.body(function));
+            self.add(plan.entry(function).symbol(), &sites);
+        }
+        self.relate(plan, bodies, options);
+    }
+
+    /// Records which instructions of functions those of the bodies that replaced them run for. Requests the bodies of functions that
+    /// were not merged with equal ones only: one of each class, and what replaced it. Linear in their sizes.
+    ///
+    /// A function of a later unit, merged into a parameterised body of an earlier one, is related to it as an equal function of that unit; else
+    /// its locations and callees are not known.
+    pub fn relate(&mut self, plan: &Plan, bodies: &mut dyn Bodies, options: &Options<'_>) {
+        // By body, and by class.
+        let mut replaced: BTreeMap<FunctionIndex, BTreeMap<u32, Vec<FunctionIndex>>> =
+            BTreeMap::new();
+        for (function, entry) in plan.entries() {
+            let body = plan.reached(function).body;
+            let is_equal = plan.entry(body).class() == entry.class();
+            let is_function = function.index() < plan.added() || plan.is_cached(function);
+            if is_function && body != function && !(is_equal && plan.new_body(body).is_none()) {
+                let classes = replaced.entry(body).or_default();
+                classes.entry(entry.class()).or_default().push(function);
+            }
+        }
+        for (body, classes) in replaced {
+            let emitted = (!plan.is_cached(body)).then(|| numbered(plan, bodies, body));
+            for members in classes.into_values() {
+                let symbol = |function: FunctionIndex| key(plan.entry(function).symbol());
+                let earlier = members.iter().find_map(|&at| self.relations.get(&symbol(at)));
+                let first = members.iter().copied().find(|at| at.index() < plan.added());
+                let relation: Arc<[Option<u32>]> = match (earlier, first, &emitted) {
+                    (Some(earlier), _, None) => earlier.clone(),
+                    (_, Some(first), Some(emitted)) => {
+                        relation(plan, bodies.body(first), first, emitted, options)
+                    }
+                    (_, _, _) => Arc::default(),
+                };
+                for member in members.into_iter().filter(|at| at.index() < plan.added()) {
+                    self.relations.insert(symbol(member), relation.clone());
+                }
+            }
+        }
+    }
+
+    /// Records the code of a function that was [numbered](Sites::number) before it was compiled.
+    pub fn compiled(
+        &mut self,
+        symbol: &UserExternalName,
+        numbered: &Sites,
+        buffer: &MachBufferFinalized<Final>,
+    ) {
+        self.places.insert(key(symbol), numbered.places(buffer).into());
+    }
+
+    /// The tail calls of all functions.
+    pub(super) fn tail_calls(&self) -> &TailCalls<Key> {
+        &self.tail_calls
+    }
+
+    /// The symbols of all code that was recorded.
+    pub(super) fn code(&self) -> impl Iterator<Item = Key> {
+        self.places.keys().copied()
+    }
+
+    /// The places of code.
+    pub(super) fn places(&self, code: &Key) -> &[(Place, u32)] {
+        self.places.get(code).map_or(&[], |places| places)
+    }
+
+    /// Whether a function was recorded.
+    pub(super) fn has(&self, function: &Key) -> bool {
+        self.sites.contains_key(function)
+    }
+
+    /// What the instruction of this number of the body of a function is in the function.
+    pub(super) fn site(&self, function: &Key, number: u32) -> Option<&Site> {
+        let number = match self.relations.get(function) {
+            Some(relation) => relation.get(number as usize).copied().flatten()?,
+            None => number,
+        };
+        self.sites.get(function)?.sites.get(number as usize)
+    }
+}
+
+/// The body of a function, numbered, as it is compiled.
+fn numbered(plan: &Plan, bodies: &mut dyn Bodies, body: FunctionIndex) -> (Function, Sites) {
+    let mut func = not_redirected(plan, bodies, body).clone();
+    let sites = Sites::number(&mut func);
+    plan.apply(body, &mut func);
+    (func, sites)
+}
+
+/// Which instruction of a function each instruction of the body that replaced it runs for.
+fn relation(
+    plan: &Plan,
+    original: &Function,
+    function: FunctionIndex,
+    (func, sites): &(Function, Sites),
+    options: &Options<'_>,
+) -> Arc<[Option<u32>]> {
+    let mut numbers: SecondaryMap<Inst, Option<u32>> = SecondaryMap::new();
+    for (number, inst) in (0..).zip(order(original)) {
+        numbers[inst] = Some(number);
+    }
+    let mut relation = alloc::vec![None; sites.sites.len()];
+    for (kept, original) in corresponding(plan, func, function, original, options) {
+        let number = sites.number_at(func.srcloc(kept));
+        if let Some(at) = number.and_then(|number| relation.get_mut(number as usize)) {
+            *at = numbers[original];
+        }
+    }
+    relation.into()
+}
