@@ -13,6 +13,7 @@ use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
 #[cfg(feature = "parallel")]
 use cranelift_codegen::{CodegenResult, isa::TargetIsa};
 use cranelift_codegen::{CompiledCode, Context};
+use cranelift_mergefunc::explain::Sites;
 use cranelift_mergefunc::{FunctionIndex, Plan};
 use cranelift_module::{DataId, FuncId, Module, ModuleReloc, ModuleResult};
 #[cfg(feature = "parallel")]
@@ -64,6 +65,8 @@ pub(crate) struct Observed {
     called: Vec<FuncId>,
     /// Namespaces and indices.
     pointers: Vec<(u32, u32)>,
+    /// What its instructions were, for backtraces.
+    numbered: Option<Box<Sites>>,
 }
 
 /// A compiled function, with what a module needs to define it.
@@ -114,7 +117,8 @@ impl CompiledFunction {
 }
 
 impl View<'_> {
-    /// Makes `func` what is to be compiled for a function. Returns what it refers to and must keep its symbol.
+    /// Makes `func` what is to be compiled for a function. Returns what it refers to and must keep its symbol, and for
+    /// backtraces what its instructions were.
     pub(crate) fn prepare(
         self,
         plan: &Plan,
@@ -123,8 +127,9 @@ impl View<'_> {
     ) -> ModuleResult<Observed> {
         let is_content = plan.new_body(index).is_some_and(|new| new.content_digest().is_some());
         let shared = self.symbols.functions[function].replaces_others && !is_content;
+        let numbered = self.options.backtraces.then(|| Box::new(Sites::number(func)));
         References { view: self, plan, shared }.redirect(index, func);
-        self.observe(&symbol(function), func)
+        Ok(Observed { numbered, ..self.observe(&symbol(function), func)? })
     }
 
     /// The references of `func` to functions and data that are not defined yet: these must keep their symbols.
@@ -200,7 +205,11 @@ impl<M: Module> MergingModule<M> {
                 context.func = *func;
                 context.set_disasm(want_disasm);
                 let defined = self.define(function, alignment, &mut context, &mut control_plane);
-                let size = context.compiled_code().map_or(0, |code| code.code_info().total_size);
+                let code = context.compiled_code();
+                let size = code.map_or(0, |code| code.code_info().total_size);
+                if let Some(code) = code {
+                    self.record_compiled(function, &observed, code);
+                }
                 self.context = Some(context);
                 defined?;
                 size
@@ -210,6 +219,7 @@ impl<M: Module> MergingModule<M> {
                 self.symbols.observe(&observed);
                 let compiled = compiled?;
                 self.define_compiled(function, alignment, &compiled)?;
+                self.record_compiled(function, &observed, &compiled.code);
                 compiled.size()
             }
             #[cfg(feature = "parallel")]
@@ -221,6 +231,13 @@ impl<M: Module> MergingModule<M> {
         self.stats.code_bytes += u64::from(size);
         self.symbols.functions[function].size = size;
         Ok(())
+    }
+
+    /// Records, for backtraces, which instructions the code of a body is of.
+    fn record_compiled(&mut self, function: FuncId, observed: &Observed, code: &CompiledCode) {
+        if let Some(numbered) = &observed.numbered {
+            self.passes.recorded.compiled(&symbol(function), numbered, &code.buffer);
+        }
     }
 
     /// Compiles the function of a context and defines it at an alignment of at least `alignment` bytes.
@@ -267,7 +284,7 @@ impl<M: Module> MergingModule<M> {
 impl Symbols {
     /// Records what code that is about to be emitted refers to.
     fn observe(&mut self, observed: &Observed) {
-        let Observed { called, pointers } = observed;
+        let Observed { called, pointers, numbered: _ } = observed;
         for &function in called {
             self.functions[function].called = true;
         }

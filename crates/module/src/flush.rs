@@ -14,6 +14,7 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc::across::ContentAddressing;
 use cranelift_mergefunc::data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
+use cranelift_mergefunc::explain::Recorded;
 use cranelift_mergefunc::incremental::Increment;
 use cranelift_mergefunc::{
     AddError, Addresses, Attributes, Disposition, ExtraArgument, FunctionIndex, Linkage, Merger,
@@ -69,7 +70,10 @@ impl<M: Module> MergingModule<M> {
     fn flush_all(&mut self, mut pending: Pending, flush: Flush) -> ModuleResult<()> {
         let back_end = flush.back_end;
         let mut unit = self.unit(&mut pending, back_end);
-        let (plan, increment) = self.plan(&pending, &unit, flush)?;
+        let mut recorded = std::mem::take(&mut self.passes.recorded);
+        let planned = self.plan(&pending, &unit, flush, &mut recorded);
+        self.passes.recorded = recorded;
+        let (plan, increment) = planned?;
         self.declare_new_bodies(&plan)?;
         self.place_late_thunks(&plan);
         self.place_functions(&plan, &pending, &unit, back_end)?;
@@ -200,6 +204,7 @@ impl<M: Module> MergingModule<M> {
         pending: &Pending,
         unit: &Unit,
         flush: Flush,
+        recorded: &mut Recorded,
     ) -> ModuleResult<(Plan, Option<Increment>)> {
         let Flush { back_end, first, last } = flush;
         // Such as an invalid alignment.
@@ -249,6 +254,9 @@ impl<M: Module> MergingModule<M> {
                 (plan, Some(increment))
             }
         };
+        if self.options.backtraces {
+            recorded.add_unit(&plan, &mut bodies, &options);
+        }
         Ok((plan, increment))
     }
 

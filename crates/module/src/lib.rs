@@ -76,7 +76,7 @@ use cranelift_codegen::isa::{TargetFrontendConfig, TargetIsa};
 use cranelift_entity::SecondaryMap;
 use cranelift_mergefunc::check::Refutation;
 use cranelift_mergefunc::data::DataAttributes;
-use cranelift_mergefunc::explain::{MergeMap, Original};
+use cranelift_mergefunc::explain::{MergeMap, Original, Recorded};
 use cranelift_mergefunc::incremental::MergeCache;
 use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::units::SharingMap;
@@ -224,6 +224,8 @@ struct Passes {
     stats: Stats,
     /// Why the plan of the last flush that was refused could not be proved.
     refutation: Option<Refutation>,
+    /// What backtraces need of all functions that were flushed.
+    recorded: Recorded,
 }
 
 /// How far the flushes came, and whether more definitions may follow.
@@ -480,6 +482,7 @@ impl<M: Module> MergingModule<M> {
             let symbol = symbol(function);
             map.add(Original { symbol, name, is_visible, disposition, arguments });
         }
+        map.set_recorded(self.passes.recorded.clone());
         map
     }
 
