@@ -5,7 +5,9 @@
 
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
+use std::ops::Range;
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// More than any program has. Only pages that are used take memory.
 const CODE_AND_DATA: usize = 16 << 20;
@@ -160,19 +162,107 @@ fn child(shared: &Shared, runs: &[Run]) -> ! {
         }
         libc::alarm(SECONDS);
         let memory = shared.start.cast::<[u8; BUFFER]>();
-        for (at, Run { code, arguments }) in runs.iter().enumerate() {
+        for (at, run) in runs.iter().enumerate() {
             memory.write(buffer());
-            let [a, b, c, d, e, f, g, h, i] = arguments.map(|argument| match argument {
-                Argument::Number(number) => number,
-                Argument::Buffer(offset) => shared.start as i64 + offset,
-            });
-            type Code = extern "C" fn(i64, i64, i64, i64, i64, i64, i64, i64, i64) -> i64;
-            let code: Code = core::mem::transmute::<*const u8, Code>(*code);
-            let result = code(a, b, c, d, e, f, g, h, i);
+            let result = call(run, shared);
             let memory = hash(&memory.read());
             shared.start.add(RESULTS).cast::<Left>().add(at).write(Left { result, memory });
             shared.start.add(COUNT).cast::<usize>().write(at + 1);
         }
         libc::_exit(0)
+    }
+}
+
+/// Makes a call.
+///
+/// # Safety
+///
+/// See [`child`].
+unsafe fn call(Run { code, arguments }: &Run, shared: &Shared) -> i64 {
+    let [a, b, c, d, e, f, g, h, i] = arguments.map(|argument| match argument {
+        Argument::Number(number) => number,
+        Argument::Buffer(offset) => shared.start as i64 + offset,
+    });
+    type Code = extern "C" fn(i64, i64, i64, i64, i64, i64, i64, i64, i64) -> i64;
+    // SAFETY: the caller says so.
+    let code: Code = unsafe { core::mem::transmute::<*const u8, Code>(*code) };
+    code(a, b, c, d, e, f, g, h, i)
+}
+
+/// The most frames that are recorded.
+const FRAMES: usize = 64;
+
+/// Where [`stack_at_trap`] writes: the number of addresses, and the addresses.
+static STACK: AtomicPtr<u64> = AtomicPtr::new(ptr::null_mut());
+/// Where the code is of which it follows the frames.
+static CODE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Makes a call. If an instruction of it traps, returns the address of that instruction and the return
+/// addresses of all frames from there to the call, innermost first; else nothing. Code must preserve frame pointers, and
+/// be and call nothing but what is `within`.
+///
+/// # Panics
+///
+/// If there are more frames than the child records.
+pub fn stack_at_trap(run: &Run, within: Range<u64>) -> Option<Vec<u64>> {
+    let shared = Shared::new(FRAMES);
+    STACK.store(shared.start.cast(), Ordering::Relaxed);
+    CODE[0].store(within.start, Ordering::Relaxed);
+    CODE[1].store(within.end, Ordering::Relaxed);
+    // SAFETY: the child runs compiled code that calls nothing but itself, and ends; it takes no lock and allocates
+    // nothing, and neither does its handler.
+    match unsafe { libc::fork() } {
+        -1 => panic!("no child: {}", std::io::Error::last_os_error()),
+        0 => unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            action.sa_flags = libc::SA_SIGINFO;
+            action.sa_sigaction = on_trap as *const () as usize;
+            for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+                libc::sigaction(signal, &action, ptr::null_mut());
+            }
+            libc::signal(libc::SIGALRM, libc::SIG_DFL);
+            libc::alarm(SECONDS);
+            core::hint::black_box(call(run, &shared));
+            libc::_exit(0)
+        },
+        child => {
+            let mut status = 0;
+            // SAFETY: `status` is written to and nothing else.
+            let ended = unsafe { libc::waitpid(child, &mut status, 0) };
+            assert_eq!(ended, child, "{}", std::io::Error::last_os_error());
+        }
+    }
+    let words = shared.start.cast::<u64>();
+    // SAFETY: the child wrote so many words, and has ended.
+    let words: Vec<u64> =
+        unsafe { (0..1 + words.read()).map(|at| words.add(at as usize).read()).collect() };
+    let (&count, addresses) = words.split_first().expect("the number");
+    assert!(count < FRAMES as u64, "too many frames");
+    (count > 0).then(|| addresses.to_vec())
+}
+
+/// Follows the frame pointers.
+extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel passes the registers, and compiled code has frame pointers.
+    unsafe {
+        let context = &*context.cast::<libc::ucontext_t>();
+        #[cfg(target_arch = "x86_64")]
+        let (pc, mut frame) = (
+            context.uc_mcontext.gregs[libc::REG_RIP as usize] as u64,
+            context.uc_mcontext.gregs[libc::REG_RBP as usize] as u64,
+        );
+        #[cfg(target_arch = "aarch64")]
+        let (pc, mut frame) = (context.uc_mcontext.pc, context.uc_mcontext.regs[29]);
+        let words = STACK.load(Ordering::Relaxed);
+        let [start, end] = [0, 1].map(|at| CODE[at].load(Ordering::Relaxed));
+        let (mut address, mut count) = (pc, 0);
+        while count + 1 < FRAMES && (start..end).contains(&address) {
+            count += 1;
+            words.add(count).write(address);
+            let saved = frame as *const u64;
+            (address, frame) = (saved.add(1).read(), saved.read());
+        }
+        words.write(count as u64);
+        libc::_exit(1)
     }
 }

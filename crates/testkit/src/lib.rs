@@ -31,6 +31,7 @@
 pub mod across;
 pub mod aligned;
 pub mod augmented;
+pub mod backtrace;
 pub mod check;
 pub mod checked;
 pub mod classes;

@@ -345,6 +345,16 @@ faults! {
     /// Every function has code of its own, as the plan says it.
     HeldCode = "held-code",
 
+    // What backtraces say wrongly.
+    /// No function has tail calls.
+    FrameTailCalls = "frame-tail-calls",
+    /// The instruction behind a call is taken for the call.
+    FrameReturns = "frame-returns",
+    /// An instruction of a body is taken for that of its number in each of its functions.
+    FrameRelation = "frame-relation",
+    /// It is not known what calls call.
+    FrameCallees = "frame-callees",
+
     // What goes wrong with bodies that units share.
     /// Content digests do not depend on the names that are referred to.
     ContentName = "content-name",

@@ -4,6 +4,7 @@
 //! `faults/fault_injection/mod.rs`.
 
 mod content;
+mod frames;
 mod incremental;
 mod streaming;
 
@@ -11,7 +12,7 @@ use inject::{Hook, Put};
 
 /// All hooks.
 pub fn all() -> Vec<Hook> {
-    [HOOKS, streaming::HOOKS, incremental::HOOKS, content::HOOKS].concat()
+    [HOOKS, streaming::HOOKS, incremental::HOOKS, content::HOOKS, frames::HOOKS].concat()
 }
 
 /// Those of everything else than the modules above, in the order of their files.
@@ -51,6 +52,11 @@ const HOOKS: &[Hook] = &[
         file: "Cargo.lock",
         at: &["name = \"cranelift-mergefunc-checker\"", "version = \"0.1.0\""],
         put: Put::Instead("name = \"cranelift-mergefunc-checker\"\nversion = \"0.1.0-faults\""),
+    },
+    Hook {
+        file: "Cargo.lock",
+        at: &["name = \"cranelift-mergefunc-frames\"", "version = \"0.1.0\""],
+        put: Put::Instead("name = \"cranelift-mergefunc-frames\"\nversion = \"0.1.0-faults\""),
     },
     Hook {
         file: "Cargo.lock",

@@ -1,7 +1,7 @@
 //! Which oracle must notice which fault.
 
 use crate::oracles::Oracle::{
-    self, Checker, Classes, Copies, Differential, Incremental, Laws, Library, Linked, Modules, Sensitivity,
+    self, Checker, Classes, Copies, Differential, Frames, Incremental, Laws, Library, Linked, Modules, Sensitivity,
     Streaming, Thunks, Units,
 };
 use cranelift_mergefunc::fault_injection::Fault::{self, *};
@@ -141,6 +141,10 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (HeldBody, &[Streaming]),
     (ReleasedBody, &[Streaming]),
     (HeldCode, &[Streaming]),
+    (FrameTailCalls, &[Frames]),
+    (FrameReturns, &[Frames]),
+    (FrameRelation, &[Frames]),
+    (FrameCallees, &[Frames]),
     (CycleDigest, &[Checker, Differential]),
     (CycleReferences, &[Checker, Differential]),
     (CycleMeets, &[Checker, Differential]),
@@ -263,6 +267,11 @@ fn copies_of_code_notice_their_faults() {
 }
 
 #[test]
+fn frames_notice_their_faults() {
+    notices_its_faults(Frames);
+}
+
+#[test]
 fn thunks_notice_their_faults() {
     notices_its_faults(Thunks);
 }
@@ -276,6 +285,7 @@ fn nothing_is_noticed_where_nothing_is_wrong() {
         let first = (0..all.min(700)).chain(all.saturating_sub(150)..all);
         let step = match oracle {
             Differential | Incremental | Streaming => 8,
+            Frames => 20,
             Library | Units | Copies => 40,
             Linked => 6,
             Modules => 4,

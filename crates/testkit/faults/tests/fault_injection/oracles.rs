@@ -63,10 +63,12 @@ pub enum Oracle {
     Units,
     /// What several units have is the same code.
     Copies,
+    /// Frames of merged programs are those of unmerged ones.
+    Frames,
 }
 
 impl Oracle {
-    pub const ALL: [Oracle; 13] = [
+    pub const ALL: [Oracle; 14] = [
         Oracle::Sensitivity,
         Oracle::Checker,
         Oracle::Classes,
@@ -80,6 +82,7 @@ impl Oracle {
         Oracle::Streaming,
         Oracle::Units,
         Oracle::Copies,
+        Oracle::Frames,
     ];
 
     /// How many cases it has.
@@ -91,6 +94,7 @@ impl Oracle {
             Oracle::Differential => UNITS + DIFFERING,
             Oracle::Incremental | Oracle::Library | Oracle::Thunks | Oracle::Streaming => UNITS,
             Oracle::Units | Oracle::Copies => units::COUNT,
+            Oracle::Frames => 200,
             Oracle::Linked => 13,
             Oracle::Modules => 4 * UNITS,
         }
@@ -139,6 +143,7 @@ impl Oracle {
                 odd => planted(fault, || streams_program_otherwise(odd)),
             },
             (Oracle::Units, _) => units::run_otherwise(fault, case),
+            (Oracle::Frames, _) => planted(fault, || panics(|| drop(testkit::backtrace::check(case)))),
             (Oracle::Copies, _) => units::copies_differ(fault, case),
         }
     }
