@@ -5,7 +5,7 @@
 use crate::args::{Common, Input, ReadUnit};
 use crate::check::check;
 use crate::codegen::{Refused, RefusedBody, check_settings};
-use crate::emit_object::{Outcome, Request, Time, emit};
+use crate::emit_object::{Frames, Outcome, Request, Time, emit};
 use crate::exit::{Exit, usage};
 use crate::jobs::JobsArg;
 use crate::locate::UnitMap;
@@ -170,7 +170,11 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         return Err(usage("--unwind is for ELF objects only"));
     }
     let jobs = jobs.start()?;
-    let options = (!no_merge).then(|| module_options(&options));
+    let options = (!no_merge).then(|| ModuleOptions {
+        // Frames are found by the merge map.
+        backtraces: functions_of.is_some(),
+        ..module_options(&options)
+    });
     let request =
         Request { options, map, unwind, dispositions, functions_of: functions_of.clone() };
     let object = emit(&unit, request, &isa, &jobs);
@@ -182,7 +186,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         },
     })?;
     let mut messages = Vec::new();
-    if let Some(Outcome { stats, pass, rows, functions: _ }) = &object.merged {
+    if let Some(Outcome { stats, pass, rows, functions: _, frames }) = &object.merged {
         messages.push(summary(&counts(&unit, stats)));
         if common.general.verbose {
             messages.push(details(pass));
@@ -201,6 +205,13 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         if let Some(rows) = rows {
             eprint_table(rows);
         }
+        if let Some(Frames { written: _, compact_bytes }) = frames {
+            messages.push(format!(
+                "{} bytes of frame table for an engine: {:.2}% of the code",
+                thousands(*compact_bytes),
+                percent(*compact_bytes as f64, object.code_bytes as f64),
+            ));
+        }
     }
     if common.general.verbose {
         messages.push(format!("{} bytes of code", thousands(object.code_bytes)));
@@ -216,9 +227,11 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if let Some((output, bytes)) = unit_summary {
         output.write(&bytes)?;
     }
-    let functions = object.merged.and_then(|merged| merged.functions).unwrap_or_default();
     if let (Some(output), Some(unit)) = (merge_map, functions_of) {
-        let text = UnitMap::new(unit, functions).to_json()?;
+        let merged = object.merged.map(|merged| (merged.functions, merged.frames));
+        let (functions, frames) = merged.unwrap_or_default();
+        let frames = frames.map(|frames| frames.written);
+        let text = UnitMap::new(unit, functions.unwrap_or_default(), frames).to_json()?;
         output.write(text.as_bytes())?;
     }
     // Last: where there is an object, there is all that was asked for.

@@ -12,6 +12,7 @@
 use crate::codegen::{Compiler, Refused, refused_body};
 use crate::jobs::{Jobs, Tools};
 use crate::linked::LinkedFunction;
+use crate::stack::WrittenFrames;
 use anyhow::{Context as _, Result, anyhow};
 use clif_unit::contain::contain;
 use clif_unit::data::GivenData;
@@ -104,6 +105,17 @@ pub struct Outcome {
     pub rows: Option<Vec<[String; 5]>>,
     /// If they were asked for: all functions as linkers know them.
     pub functions: Option<Vec<LinkedFunction>>,
+    /// With them: what code runs and calls.
+    pub frames: Option<Frames>,
+}
+
+/// What is known of the frames of code.
+#[derive(Debug)]
+pub struct Frames {
+    /// All of it.
+    pub written: WrittenFrames,
+    /// How many bytes the part takes that an engine would keep, whose code has line tables of its own.
+    pub compact_bytes: u64,
 }
 
 /// What is made of a unit, and what is said of it.
@@ -202,6 +214,14 @@ fn merged(
     let rows = lists_dispositions.then(|| rows(unit, &module, &ids, &functions, &data));
     let (stats, pass) = (*module.stats(), *module.pass_stats());
     check_aliases(unit, &module, &ids)?;
+    let names: HashMap<FuncId, String> = match lists_functions {
+        true => module
+            .declarations()
+            .get_functions()
+            .map(|(id, _)| (id, module.symbol_name(id)))
+            .collect(),
+        false => HashMap::new(),
+    };
     let finished = contain(|| match lists_functions {
         true => module.finish_with_map().map(|(product, map)| (product, Some(map))),
         false => module.finish().map(|product| (product, None)),
@@ -209,11 +229,16 @@ fn merged(
     let finished = finished.map_err(unsupported)?;
     let (mut product, map) = finished.context("cannot make the object file")?;
     let functions = map.as_ref().map(LinkedFunction::all);
+    let frames = map.as_ref().map(|map| {
+        let name = |symbol: &UserExternalName| names[&FuncId::from_u32(symbol.index)].clone();
+        let compact_bytes = map.frame_table().table.bytes().len() as u64;
+        Frames { written: WrittenFrames::new(&map.full_frame_table(), name), compact_bytes }
+    });
     place_aliases(unit, &mut product, &ids);
     let bytes = contain(|| product.object.write()).map_err(unsupported)?;
     let bytes = bytes.context("cannot make the object file")?;
     let (code_bytes, time) = (stats.code_bytes, start.elapsed());
-    let merged = Some(Outcome { stats, pass, rows, functions });
+    let merged = Some(Outcome { stats, pass, rows, functions, frames });
     Ok(Object { bytes, code_bytes, merged, time })
 }
 

@@ -154,11 +154,7 @@ impl LinkedMap {
                 found.extend(here.into_iter().filter(|&index| seen.insert(index)));
             }
         }
-        let with_unit = |index: usize| {
-            let (unit, function) = &self.functions[index];
-            (&*self.units[*unit], function)
-        };
-        found.into_iter().map(with_unit).collect()
+        found.into_iter().map(|index| self.function(index)).collect()
     }
 
     /// The function whose symbol is at a place, and those whose body is there, or, if the code there is a thunk, those
@@ -171,6 +167,33 @@ impl LinkedMap {
         let others = if is_thunk { &self.merged_into } else { &self.behind };
         let others = others.get(place).into_iter().flatten().copied();
         own.into_iter().chain(others.filter(|&index| Some(index) != own)).collect()
+    }
+
+    /// The code at an address: where it begins, the unit whose code it is, unless units share it, and its symbol.
+    pub fn code_at(&self, address: u64) -> Vec<(u64, Option<usize>, &str)> {
+        let Some((&start, placed)) = self.code.range(..=address).next_back() else {
+            return Vec::new();
+        };
+        let placed = placed.iter().filter(|placed| address - start < placed.size.max(1));
+        placed.map(|Placed { size: _, place }| (start, place.unit, &*place.name)).collect()
+    }
+
+    /// The number of the function that a unit means by a name, if a unit of the map defines it.
+    pub fn named(&self, unit: usize, name: &str) -> Option<usize> {
+        let of =
+            |unit: usize| self.own.get(&Place { unit: Some(unit), name: name.into() }).copied();
+        of(unit).or_else(|| of(*self.visible.get(name)?))
+    }
+
+    /// The function of a number, with its unit.
+    pub fn function(&self, number: usize) -> (&str, &LinkedFunction) {
+        let (unit, function) = &self.functions[number];
+        (&*self.units[*unit], function)
+    }
+
+    /// Whether the function of a number is one of this unit.
+    pub fn is_of(&self, number: usize, unit: usize) -> bool {
+        self.functions[number].0 == unit
     }
 
     /// How many functions there are.

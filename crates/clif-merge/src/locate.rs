@@ -1,11 +1,12 @@
 //! `clif-merge locate`: which functions, of which units, the code of a linked image belongs to.
 //!
 //! Reads the symbols of the image, and what `compile --merge-map` wrote of each unit. It does not read code or debug
-//! information.
+//! information. `stack` says to which functions the frames of a stack belong.
 
 use crate::args::General;
 use crate::linked::{LinkedFunction, LinkedMap};
 use crate::output::Output;
+use crate::stack::{self, UnitFrames, WrittenFrames};
 use anyhow::{Context as _, Result, anyhow};
 use cranelift_mergefunc::Disposition;
 use object::{BinaryFormat, Object as _, ObjectSymbol as _, SymbolKind};
@@ -34,6 +35,19 @@ pub struct Opts {
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     at: Vec<u64>,
 
+    /// The addresses of the frames of a stack, innermost first: that of the instruction that trapped, then return addresses
+    ///
+    /// Says to which function each frame belongs: the one that its caller called. Behind a call through a pointer, several functions
+    /// that share code can remain. Frames of thunks are left out, and must be given.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        value_parser = address,
+        value_delimiter = ',',
+        conflicts_with = "at"
+    )]
+    stack: Vec<u64>,
+
     #[command(flatten)]
     general: General,
 }
@@ -42,7 +56,8 @@ const EXAMPLES: &str = "\
 Examples:
   clif-merge compile --map maps/a.map a.clif -o a.o --merge-map a.json
   clif-merge locate program a.json b.json
-  clif-merge locate program a.json b.json --at 0x4011d0";
+  clif-merge locate program a.json b.json --at 0x4011d0
+  clif-merge locate program a.json b.json --stack 0x4011d0,0x401200,0x40117c";
 
 /// What `compile --merge-map` writes of a unit.
 #[derive(Debug, Serialize, Deserialize)]
@@ -51,6 +66,9 @@ pub struct UnitMap {
     unit: String,
     /// Its functions, and those that the pass added.
     functions: Vec<Function>,
+    /// What its code runs and calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    frames: Option<WrittenFrames>,
 }
 
 /// A function of a [`UnitMap`].
@@ -72,8 +90,12 @@ struct Function {
 
 impl UnitMap {
     /// What is written of a unit.
-    pub fn new(unit: String, functions: Vec<LinkedFunction>) -> UnitMap {
-        UnitMap { unit, functions: functions.into_iter().map(Function::from).collect() }
+    pub fn new(
+        unit: String,
+        functions: Vec<LinkedFunction>,
+        frames: Option<WrittenFrames>,
+    ) -> UnitMap {
+        UnitMap { unit, functions: functions.into_iter().map(Function::from).collect(), frames }
     }
 
     /// The map as JSON, with a line for each field.
@@ -127,8 +149,9 @@ fn address(text: &str) -> Result<u64, String> {
 ///
 /// What cannot be read; an image without symbols.
 pub fn run(opts: Opts) -> Result<ExitCode> {
-    let Opts { image, units, at, general } = opts;
+    let Opts { image, units, at, stack, general } = opts;
     let mut map = LinkedMap::new();
+    let mut frames: Vec<Option<UnitFrames>> = Vec::new();
     let mut names: BTreeSet<String> = BTreeSet::new();
     for path in &units {
         let bytes =
@@ -142,6 +165,8 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
             return Err(anyhow!("{}: there is another unit `{}`", path.display(), unit.unit));
         }
         map.add_unit(&unit.unit, functions.with_context(|| path.display().to_string())?);
+        let read = unit.frames.map(WrittenFrames::read).transpose();
+        frames.push(read.with_context(|| path.display().to_string())?);
     }
     let bytes =
         std::fs::read(&image).with_context(|| format!("cannot read {}", image.display()))?;
@@ -151,9 +176,10 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if placed == 0 {
         return Err(anyhow!("{}: no symbol of a function of these units", image.display()));
     }
-    let text = match at.is_empty() {
-        true => map.perf_map().to_string(),
-        false => at.iter().map(|&address| at_address(&map, address)).collect(),
+    let text = match (stack.is_empty(), at.is_empty()) {
+        (false, _) => frames_of(&stack::frames(&map, &frames, &stack)?),
+        (true, true) => map.perf_map().to_string(),
+        (true, false) => at.iter().map(|&address| at_address(&map, address)).collect(),
     };
     Output::check(Path::new("-"))?.write(text.as_bytes())?;
     if general.verbose {
@@ -195,6 +221,26 @@ fn place(map: &mut LinkedMap, file: &object::File<'_>) -> usize {
         placed += usize::from(map.place(unit, name, start, size));
     }
     placed
+}
+
+/// A line for each frame, with the functions to which it can belong.
+fn frames_of(frames: &[stack::Frame<'_>]) -> String {
+    let mut text = String::new();
+    for (number, (address, candidates)) in frames.iter().enumerate() {
+        let _ = write!(text, "#{number} {address:x}");
+        for (at, stack::Candidate { unit, function, location }) in candidates.iter().enumerate() {
+            let or = if at > 0 { " or" } else { "" };
+            let _ = write!(text, "{or} {unit}:{}", function.name);
+            if let Some(location) = location {
+                let _ = write!(text, " @{location:04x}");
+            }
+        }
+        if candidates.is_empty() {
+            text += " no function of these units";
+        }
+        text += "\n";
+    }
+    text
 }
 
 /// The functions at an address, a line for each.

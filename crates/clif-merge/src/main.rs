@@ -37,6 +37,7 @@ mod report_text;
 mod sharing;
 mod similar;
 mod snippet;
+mod stack;
 mod summarize;
 mod table;
 mod test;

@@ -36,6 +36,8 @@ mod program;
 mod programs;
 #[path = "cli/sharing.rs"]
 mod sharing;
+#[path = "cli/stack.rs"]
+mod stack;
 #[path = "cli/streams.rs"]
 mod streams;
 #[path = "cli/targets.rs"]
