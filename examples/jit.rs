@@ -8,18 +8,22 @@
 //! ```
 //!
 //! Each line is functions or expressions of the language in `lang/mod.rs`, or `:map`, which prints the code and
-//! the functions that it implements, in the format that `perf` reads.
+//! the functions that it implements, in the format that `perf` reads. `stack(x)` is `x`, and prints which functions called
+//! it, and where: those that the source names, although they share code.
 //!
 //! The change that merging needs is the type of [`Session::module`]. The rest is what any user of `JITModule`
 //! writes. A function that never returns overflows the stack, as native code does.
 
 mod lang;
+#[path = "jit/stack.rs"]
+mod stack;
 
 use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_mergefunc::explain::{Candidate, Frame, MergeMap};
 use cranelift_mergefunc_module::cranelift_module::{
     FuncId, Linkage, ModuleError, default_libcall_names,
 };
-use cranelift_mergefunc_module::{MergingModule, ModuleStats};
+use cranelift_mergefunc_module::{MergingModule, ModuleOptions, ModuleStats};
 use lang::{Compiler, Error, Place};
 use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
@@ -37,6 +41,9 @@ fib(20)
 fn even(n) = if n == 0 then 1 else odd(n - 1)  fn odd(n) = if n == 0 then 0 else even(n - 1)
 fn whole(n) = if n == 0 then 1 else half(n - 1)  fn half(n) = if n == 0 then 0 else whole(n - 1)
 even(10); half(10)
+fn seen(x) = 1 + stack(x)
+fn looked(at) = 1 + stack(at)
+seen(2) + looked(3)
 fn cube(x) = x * square(x)
 fn volume(edge) = edge * area(edge)
 volume(-3)
@@ -52,10 +59,14 @@ struct Session {
 
 impl Session {
     fn new() -> Result<Self, ModuleError> {
-        let builder = JITBuilder::with_flags(&[("opt_level", "speed")], default_libcall_names())?;
-        let module = MergingModule::new(JITModule::new(builder));
+        let flags = [("opt_level", "speed"), ("preserve_frame_pointers", "true")];
+        let mut builder = JITBuilder::with_flags(&flags, default_libcall_names())?;
+        builder.symbol("stack", stack::stack as *const u8);
+        let options = ModuleOptions { backtraces: true, ..ModuleOptions::default() };
+        let mut module = MergingModule::with_options(JITModule::new(builder), options);
         // Expressions are local, so that a second evaluation only adds a name.
-        let compiler = Compiler::new(Linkage::Local);
+        let mut compiler = Compiler::new(Linkage::Local);
+        compiler.import(&mut module, "stack")?;
         Ok(Session { module, compiler, failed: false })
     }
 
@@ -94,7 +105,12 @@ impl Session {
         })?;
         for (function, id) in functions.iter().zip(ids) {
             if function.is_expression {
-                println!("{}", self.evaluate(id));
+                let map = self.module.finalized_map();
+                let value = stack::within(&map, || self.evaluate(id));
+                for frames in stack::take() {
+                    println!("{}", called(&map, &frames));
+                }
+                println!("{value}");
             }
         }
         Ok(())
@@ -119,6 +135,19 @@ impl Session {
         println!("{code_bytes} bytes of code, {saved_code_bytes} bytes saved");
         println!("{} bytes to remember them by", self.module.remembered_bytes());
     }
+}
+
+/// The functions of a stack, innermost first, each with the place of its call.
+fn called(map: &MergeMap, returns: &[u64]) -> String {
+    let frame = |frame: &Frame<'_>| {
+        let one = |candidate: &Candidate<'_>| {
+            let place = candidate.location.map(Place::of);
+            let at = place.map_or(String::new(), |at| format!(" {}:{}", at.line, at.column));
+            candidate.function.name.clone() + &at
+        };
+        frame.candidates.iter().map(one).collect::<Vec<_>>().join(" or ")
+    };
+    map.frames(None, returns).iter().map(frame).collect::<Vec<_>>().join(" < ")
 }
 
 fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {

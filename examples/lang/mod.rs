@@ -59,7 +59,7 @@ pub enum Expr {
         yes: Box<Expr>,
         no: Box<Expr>,
     },
-    Call(String, Vec<Expr>),
+    Call(Name, Vec<Expr>),
 }
 
 #[derive(Clone, Copy)]

@@ -221,6 +221,6 @@ impl<'a> Parser<'a> {
             }
         }
         self.calls.push((name.clone(), arguments.len()));
-        Ok(Expr::Call(name.text, arguments))
+        Ok(Expr::Call(name, arguments))
     }
 }

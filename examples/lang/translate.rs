@@ -1,10 +1,10 @@
 //! From functions to Cranelift IR, in any module.
 
-use super::{Error, Expr, Function, Operator};
+use super::{Error, Expr, Function, Operator, Place};
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
-use cranelift_codegen::ir::{AbiParam, BlockArg, InstBuilder, UserFuncName, Value};
+use cranelift_codegen::ir::{AbiParam, BlockArg, InstBuilder, SourceLoc, UserFuncName, Value};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_mergefunc_module::cranelift_module::{FuncId, Linkage, Module, ModuleError};
@@ -33,6 +33,17 @@ impl Compiler {
             context: Context::new(),
             builder: FunctionBuilderContext::new(),
         }
+    }
+
+    /// Makes a function of the host known: of one parameter.
+    #[allow(dead_code, reason = "not every example has one")]
+    pub fn import<M: Module>(&mut self, module: &mut M, name: &str) -> Result<(), ModuleError> {
+        let mut signature = module.make_signature();
+        signature.params.push(AbiParam::new(I64));
+        signature.returns.push(AbiParam::new(I64));
+        let id = module.declare_function(name, Linkage::Import, &signature)?;
+        self.functions.insert(name.to_owned(), Callable { id, params: 1 });
+        Ok(())
     }
 
     /// Defines `functions`, which may call each other and whatever was defined before. If there is
@@ -109,6 +120,20 @@ impl Compiler {
     }
 }
 
+impl Place {
+    /// The place as Cranelift carries it.
+    fn location(self) -> SourceLoc {
+        SourceLoc::new((self.line as u32) << 8 | (self.column as u32).min(0xff))
+    }
+
+    /// The place of a source location.
+    #[allow(dead_code, reason = "not every example has backtraces")]
+    pub fn of(location: SourceLoc) -> Place {
+        let bits = location.bits() as usize;
+        Place { line: bits >> 8, column: bits & 0xff }
+    }
+}
+
 fn failed(function: &Function, error: ModuleError) -> Error {
     Error::new(function.name.place, format!("`{}`: {error}", function.name.text))
 }
@@ -138,7 +163,8 @@ impl<M: Module> Body<'_, M> {
             Expr::Call(name, arguments) => {
                 let arguments: Vec<Value> =
                     arguments.iter().map(|argument| self.value(argument)).collect();
-                let callee = self.functions[name].id;
+                self.builder.set_srcloc(name.place.location());
+                let callee = self.functions[&name.text].id;
                 let callee = self.module.declare_func_in_func(callee, self.builder.func);
                 let call = self.builder.ins().call(callee, &arguments);
                 self.builder.inst_results(call)[0]
