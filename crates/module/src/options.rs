@@ -54,7 +54,7 @@ pub struct ModuleOptions {
     pub content_addressed: bool,
     /// Whether the merge map can say to which function each frame of a stack belongs
     /// ([`MergeMap::frames`](cranelift_mergefunc::explain::MergeMap::frames)). Costs two walks of every function, a comparison of those that
-    /// were merged with similar ones, and 12 bytes for each instruction, as long as the module lives. Default: no.
+    /// were merged with similar ones, and 16 bytes for each instruction, as long as the module lives. Default: no.
     pub backtraces: bool,
     /// Perform at most this many merges, over all flushes. For bisecting.
     pub merge_limit: Option<u32>,

@@ -35,6 +35,9 @@ pub fn dependency(library: &Path) -> String {
     format!("\n[dependencies.cranelift-mergefunc]\npath = {:?}\nfeatures = [\"std\"]\n", library)
 }
 
+/// Compares random modules without and with merging.
+pub const DIFFERENTIAL: &str = include_str!("../added/differential.rs");
+
 /// The package that builds the program. Its features are those by which the program's own source says what it can do.
 pub const PROGRAM: &str = r#"[package]
 name = "wasmtime-with-merging"
@@ -48,8 +51,14 @@ publish = false
 name = "wasmtime"
 path = "../wasmtime-cli/src/bin/wasmtime.rs"
 
+[[bin]]
+name = "differential"
+path = "differential.rs"
+required-features = ["differential"]
+
 [features]
 default = ["run", "compile", "wast", "settings"]
+differential = ["dep:arbitrary", "dep:wasm-encoder", "dep:wasm-smith", "dep:wasmparser"]
 run = ["wasmtime-cli/run"]
 compile = ["wasmtime-cli/compile"]
 wast = ["wasmtime-cli/wast"]
@@ -65,7 +74,11 @@ cranelift = []
 debug = []
 
 [dependencies]
+arbitrary = { version = "1.5", optional = true }
 clap = { version = "4", features = ["derive"] }
+wasm-encoder = { version = "0.254", features = ["wasmparser"], optional = true }
+wasm-smith = { version = "0.254", optional = true }
+wasmparser = { version = "0.254", optional = true }
 wasmtime = "48"
 wasmtime-cli = { path = "../wasmtime-cli", default-features = false, features = ["wat", "parallel-compilation", "pooling-allocator", "gc", "threads", "component-model", "addr2line", "demangle", "backtrace", "logging", "cranelift"] }
 

@@ -56,6 +56,10 @@ fn main() -> Result<()> {
     inject::write(&path, (text + &manifest).as_bytes())?;
     inject::write(&directory.join(PROGRAM).join("Cargo.toml"), edits::PROGRAM.as_bytes())?;
     inject::write(
+        &directory.join(PROGRAM).join("differential.rs"),
+        edits::DIFFERENTIAL.as_bytes(),
+    )?;
+    inject::write(
         &directory.join(PROGRAM).join("Cargo.lock"),
         &std::fs::read(here.join("Cargo.lock"))?,
     )?;

@@ -1,0 +1,288 @@
+//! Random modules, compiled without merging and with each kind of it: they compute the same, trap in the same way and at the
+//! same point, and leave the same memory and globals.
+//!
+//! ```text
+//! differential SECONDS [SEED]
+//! ```
+//!
+//! The modules are those of `wasm-smith`, with copies of their functions: some equal, some with other constants, which call
+//! copies. So much of a module merges; what it does does not depend on it. Fuel ends what would not end, and is compared as well.
+//! With `WASMTIME_PROVE_MERGING=1`, every plan is proved. Prints what was done; panics, with the seed, where something differs, and
+//! writes the module to `differential.wasm`.
+
+use arbitrary::Unstructured;
+use std::time::{Duration, Instant};
+use wasm_encoder::reencode::{Error, Reencode, utils};
+use wasm_encoder::{CodeSection, ExportKind, ExportSection, FunctionSection, Instruction};
+use wasmparser::{CodeSectionReader, ExportSectionReader, FunctionSectionReader, Operator};
+use wasmtime::{
+    Config, Engine, Extern, FunctionMerging, Instance, Module, OptLevel, Store, Trap, Val, ValType,
+};
+
+/// A generator of numbers (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.next().is_multiple_of(n)
+    }
+}
+
+/// Writes a module again, with copies of its functions behind them.
+struct WithCopies {
+    random: Random,
+    /// How many copies of each function.
+    copies: u32,
+    functions: u32,
+    /// Which copies are written now; 0 are the functions themselves.
+    now: u32,
+    /// Whether the function that is written has other constants than the one of which it is a copy.
+    differs: bool,
+}
+
+impl Reencode for WithCopies {
+    type Error = core::convert::Infallible;
+
+    fn parse_function_section(
+        &mut self,
+        functions: &mut FunctionSection,
+        section: FunctionSectionReader<'_>,
+    ) -> Result<(), Error<Self::Error>> {
+        self.functions = section.count();
+        for _ in 0..=self.copies {
+            utils::parse_function_section(self, functions, section.clone())?;
+        }
+        Ok(())
+    }
+
+    fn parse_export_section(
+        &mut self,
+        exports: &mut ExportSection,
+        section: ExportSectionReader<'_>,
+    ) -> Result<(), Error<Self::Error>> {
+        utils::parse_export_section(self, exports, section)?;
+        for copy in self.functions..self.functions * (1 + self.copies) {
+            exports.export(&format!("copy {copy}"), ExportKind::Func, copy);
+        }
+        Ok(())
+    }
+
+    fn parse_code_section(
+        &mut self,
+        code: &mut CodeSection,
+        section: CodeSectionReader<'_>,
+    ) -> Result<(), Error<Self::Error>> {
+        for copy in 0..=self.copies {
+            self.now = copy;
+            for body in section.clone() {
+                self.differs = copy > 0 && !self.random.one_in(3);
+                utils::parse_function_body(self, code, body?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn instruction<'a>(
+        &mut self,
+        operator: Operator<'a>,
+    ) -> Result<Instruction<'a>, Error<Self::Error>> {
+        let differs = self.differs && self.random.one_in(2);
+        Ok(match operator {
+            Operator::I32Const { value } if differs => {
+                Instruction::I32Const(value ^ (self.random.next() as i32 & 0xff))
+            }
+            Operator::I64Const { value } if differs => {
+                Instruction::I64Const(value ^ (self.random.next() as i64 & 0xff))
+            }
+            // There are no imported functions: those of the module come first.
+            Operator::Call { function_index } => {
+                Instruction::Call(function_index + self.now * self.functions)
+            }
+            Operator::ReturnCall { function_index } => {
+                Instruction::ReturnCall(function_index + self.now * self.functions)
+            }
+            operator => utils::instruction(self, operator)?,
+        })
+    }
+}
+
+fn module(random: &mut Random) -> Option<Vec<u8>> {
+    let bytes: Vec<u8> = (0..2048).flat_map(|_| random.next().to_le_bytes()).collect();
+    let config = wasm_smith::Config {
+        export_everything: true,
+        allow_start_export: false,
+        max_imports: 0,
+        min_funcs: 2,
+        max_funcs: 8,
+        max_instructions: 20 + (random.next() % 200) as usize,
+        max_tables: 1,
+        max_table_elements: 1000,
+        max_memory32_bytes: 1 << 20,
+        max_memory64_bytes: 1 << 20,
+        memory64_enabled: false,
+        canonicalize_nans: true,
+        disallow_traps: random.one_in(2),
+        exceptions_enabled: false,
+        gc_enabled: false,
+        relaxed_simd_enabled: false,
+        threads_enabled: false,
+        ..wasm_smith::Config::default()
+    };
+    let module = wasm_smith::Module::new(config, &mut Unstructured::new(&bytes)).ok()?;
+    let (copies, own) = (1 + (random.next() % 3) as u32, Random(random.next()));
+    let mut with_copies = WithCopies { random: own, copies, functions: 0, now: 0, differs: false };
+    let mut encoded = wasm_encoder::Module::new();
+    let parser = wasmparser::Parser::new(0);
+    with_copies.parse_core_module(&mut encoded, parser, &module.to_bytes()).ok()?;
+    Some(encoded.finish())
+}
+
+/// What a module did, call by call, and what it left.
+#[derive(Debug, Default, PartialEq)]
+struct Done {
+    /// Results and fuel.
+    calls: Vec<(Result<Vec<u128>, String>, u64)>,
+    globals: Vec<u128>,
+    memories: Vec<Vec<u8>>,
+    /// Whether a stack overflowed: its depth differs, and nothing that comes later is compared.
+    overflowed: bool,
+}
+
+/// A value without addresses.
+fn bits(value: &Val) -> u128 {
+    match value {
+        Val::I32(value) => u128::from(*value as u32),
+        Val::I64(value) => u128::from(*value as u64),
+        Val::F32(bits) => u128::from(*bits),
+        Val::F64(bits) => u128::from(*bits),
+        Val::V128(value) => value.as_u128(),
+        other => u128::from(other.ref_().is_none_or(|value| value.is_null())),
+    }
+}
+
+fn argument(ty: &ValType, random: &mut Random) -> Option<Val> {
+    // Small numbers lead further than others.
+    let number = if random.one_in(2) { random.next() % 16 } else { random.next() };
+    Some(match ty {
+        ValType::I32 => Val::I32(number as i32),
+        ValType::I64 => Val::I64(number as i64),
+        ValType::F32 => Val::F32((number as f32).to_bits()),
+        ValType::F64 => Val::F64((number as f64).to_bits()),
+        ValType::V128 => Val::V128(u128::from(number).into()),
+        ValType::Ref(ty) => Val::null_ref(ty.heap_type()),
+    })
+}
+
+fn run(engine: &Engine, module: &Module, seed: u64) -> Done {
+    let mut done = Done::default();
+    let mut store = Store::new(engine, ());
+    store.set_fuel(1_000_000).expect("fuel is consumed");
+    let Ok(instance) = Instance::new(&mut store, module, &[]) else {
+        return done;
+    };
+    let names: Vec<String> = module.exports().map(|export| export.name().to_owned()).collect();
+    let mut random = Random(seed);
+    for _ in 0..2 {
+        for name in &names {
+            let Some(Extern::Func(function)) = instance.get_export(&mut store, name) else {
+                continue;
+            };
+            let ty = function.ty(&store);
+            let arguments: Option<Vec<Val>> =
+                ty.params().map(|ty| argument(&ty, &mut random)).collect();
+            let Some(arguments) = arguments else { continue };
+            let mut results: Vec<Val> = ty.results().map(|_| Val::I32(0)).collect();
+            store.set_fuel(20_000).expect("fuel is consumed");
+            let called = function.call(&mut store, &arguments, &mut results);
+            let result = called.map(|()| results.iter().map(bits).collect()).map_err(|error| {
+                done.overflowed |= error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow);
+                error.downcast_ref::<Trap>().map_or(error.to_string(), Trap::to_string)
+            });
+            if done.overflowed {
+                return done;
+            }
+            done.calls.push((result, store.get_fuel().expect("fuel is consumed")));
+        }
+    }
+    leave(&mut store, instance, &names, &mut done);
+    done
+}
+
+fn leave(store: &mut Store<()>, instance: Instance, names: &[String], done: &mut Done) {
+    for name in names {
+        match instance.get_export(&mut *store, name) {
+            Some(Extern::Global(global)) => {
+                let value = global.get(&mut *store);
+                done.globals.push(bits(&value));
+            }
+            Some(Extern::Memory(memory)) => done.memories.push(memory.data(&*store).to_vec()),
+            _ => {}
+        }
+    }
+}
+
+fn engine(merging: FunctionMerging, speed: bool) -> Engine {
+    let mut config = Config::new();
+    config.compiler_function_merging(merging).consume_fuel(true);
+    config.cranelift_nan_canonicalization(true);
+    config.cranelift_opt_level(if speed { OptLevel::Speed } else { OptLevel::None });
+    Engine::new(&config).expect("an engine")
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|number| number.parse().expect("a number"));
+    let (seconds, mut seed) = (arguments.next().unwrap_or(10), arguments.next().unwrap_or(0));
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let kinds = [FunctionMerging::Off, FunctionMerging::Identical, FunctionMerging::Balanced];
+    let engines = [false, true].map(|speed| kinds.map(|kind| engine(kind, speed)));
+    let (mut modules, mut calls, mut traps, mut smaller) = (0_u64, 0, 0, [0_u64; 3]);
+    while Instant::now() < end {
+        seed += 1;
+        let mut random = Random(seed);
+        let Some(wasm) = module(&mut random) else { continue };
+        let engines = &engines[usize::from(random.one_in(2))];
+        let failed = |what: String| -> ! {
+            std::fs::write("differential.wasm", &wasm).expect("a file");
+            panic!("seed {seed}: {what}")
+        };
+        let compiled = engines.each_ref().map(|engine| Module::new(engine, &wasm));
+        let compiled = match compiled {
+            [Ok(off), Ok(identical), Ok(balanced)] => [off, identical, balanced],
+            // Such as features that this build does not have.
+            [Err(_), Err(_), Err(_)] => continue,
+            [off, identical, balanced] => {
+                failed(format!("{:?} {:?} {:?}", off.err(), identical.err(), balanced.err()))
+            }
+        };
+        modules += 1;
+        let size = |module: &Module| module.text().len();
+        let argument_seed = random.next();
+        let off = run(&engines[0], &compiled[0], argument_seed);
+        calls += off.calls.len();
+        traps += off.calls.iter().filter(|(result, _)| result.is_err()).count();
+        for at in 1..3 {
+            smaller[at] += u64::from(size(&compiled[at]) < size(&compiled[0]));
+            let merged = run(&engines[at], &compiled[at], argument_seed);
+            let same = merged.calls.iter().zip(&off.calls).position(|(a, b)| a != b);
+            if let Some(call) = same {
+                failed(format!("call {call}: {:?}, {:?}", off.calls[call], merged.calls[call]));
+            }
+            if !off.overflowed && !merged.overflowed && merged != off {
+                failed("another state is left".to_owned());
+            }
+        }
+    }
+    println!(
+        "{modules} modules, of which {} and {} are smaller with identical and balanced merging; {calls} calls, {traps} \
+         of which trapped: no difference (last seed {seed})",
+        smaller[1], smaller[2]
+    );
+}
