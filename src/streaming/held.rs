@@ -231,13 +231,3 @@ impl Bodies for HeldBodies<'_> {
         self.bodies.fresh_symbol(members)
     }
 }
-
-/// What identical merging needs of functions whose IR is gone: without call thunks, fresh symbols and proofs, no decision
-/// depends on it.
-pub(super) struct NoBodies;
-
-impl Bodies for NoBodies {
-    fn body(&mut self, _: FunctionIndex) -> &Function {
-        unreachable!("identical merging was given nothing for which it needs a body")
-    }
-}

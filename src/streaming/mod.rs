@@ -34,7 +34,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet};
-use held::{Held, NoBodies};
+use held::Held;
 
 /// What becomes of a function when it is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -364,13 +364,10 @@ impl<'a> StreamingMerger<'a> {
             unit.add(corpus.symbols.name(symbol).clone(), attributes, 0);
         }
         let observed = corpus.symbols.observed();
-        // These are for functions whose IR is there.
-        let mut options = self.options;
-        options.target.call_thunks = None;
-        options.target.size_model = None;
-        let input =
-            Input { options: &options, observed: &observed, bucketed: &bucketed, earlier: None };
-        let (mut plan, _) = decide(input, unit, Beyond::default(), &mut NoBodies, stats);
+        let options = &self.options;
+        let input = Input { options, observed: &observed, bucketed: &bucketed, earlier: None };
+        // IR is there of some functions only, and no decision about equal ones depends on which.
+        let (mut plan, _) = decide(input, unit, Beyond::default(), None, stats);
         let own: Vec<FunctionIndex> = functions().map(|function| self.equal(function)).collect();
         let is_all_there = self.held.may_replace();
         if self.held.has_two() {
@@ -378,7 +375,7 @@ impl<'a> StreamingMerger<'a> {
             let own = |function: FunctionIndex| own[function.index()];
             self.held.merge_similar(&mut plan, &observed, &encodings, &own, bodies, &self.options);
         }
-        plan.set_code(own, &self.options);
+        plan.set_code(own);
         match is_all_there {
             true => proved(plan, None, bodies, &self.options, Remember::Nothing).0,
             false => plan,
