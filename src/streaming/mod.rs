@@ -151,6 +151,15 @@ impl<'a> StreamingMerger<'a> {
         StreamingMerger::with(options, Held::at_most(most_bytes, held::Compiled::MayBeReplaced))
     }
 
+    /// The same for a caller who compiles nothing before the plan: every function that may share a body is held, which means
+    /// that the plan may request its IR, be it kept or made anew.
+    ///
+    /// For callers who can tell which functions may merge before they make IR, such as by a hash of what they translate, and add only
+    /// those. Of what else calls functions, [`add_call`](StreamingMerger::add_call) must know.
+    pub fn before_code(options: Options<'a>) -> Self {
+        StreamingMerger::with(options, Held::at_most(usize::MAX, held::Compiled::Nothing))
+    }
+
     fn with(options: Options<'a>, held: Held) -> Self {
         let compare = Compare { every_function: false, ..options.compare };
         let options = Options { compare, ..options };
@@ -274,6 +283,11 @@ impl<'a> StreamingMerger<'a> {
         self.corpus.symbols.observe_address(symbol, offset != 0);
     }
 
+    /// Records that code that is not added calls `symbol`, and will not pass extra arguments. Constant time.
+    pub fn add_call(&mut self, symbol: &UserExternalName) {
+        self.corpus.symbols.observe_call(symbol);
+    }
+
     /// The number of functions that were added.
     pub fn len(&self) -> usize {
         self.attributes_of.len()
@@ -369,7 +383,7 @@ impl<'a> StreamingMerger<'a> {
         // IR is there of some functions only, and no decision about equal ones depends on which.
         let (mut plan, _) = decide(input, unit, Beyond::default(), None, stats);
         let own: Vec<FunctionIndex> = functions().map(|function| self.equal(function)).collect();
-        let is_all_there = self.held.may_replace();
+        let is_all_there = self.held.has_all_ir();
         if self.held.has_two() {
             let encodings = Encodings::from(bucketed).with_compiled(self.compiled(&plan));
             let own = |function: FunctionIndex| own[function.index()];
@@ -385,6 +399,11 @@ impl<'a> StreamingMerger<'a> {
     /// The functions whose IR is not there any more, and what compiled code calls after `plan`.
     fn compiled(&self, plan: &Plan) -> Compiled {
         let mut compiled = Compiled { functions: EntitySet::new(), callees: EntitySet::new() };
+        let mut call = |to: KnownIndex| {
+            compiled.callees.insert(function(to));
+            compiled.callees.insert(plan.call_target(function(to)));
+        };
+        self.corpus.symbols.called().for_each(&mut call);
         for function in (0..self.len()).map(FunctionIndex::new) {
             let own = self.equal(function);
             if self.held.shape(own).is_none() {
@@ -395,11 +414,7 @@ impl<'a> StreamingMerger<'a> {
                 continue;
             }
             for reference in self.corpus.references(known(function)) {
-                if let Some(to) = self.corpus.symbols.item(reference.symbol()) {
-                    let to = FunctionIndex::new(to.index());
-                    compiled.callees.insert(to);
-                    compiled.callees.insert(plan.call_target(to));
-                }
+                self.corpus.symbols.item(reference.symbol()).into_iter().for_each(&mut call);
             }
         }
         compiled
