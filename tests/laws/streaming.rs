@@ -347,7 +347,7 @@ fn the_first_function_without_a_partner_is_released_first() {
     assert_eq!(merger.held_bytes(), 8);
 }
 
-/// Where all is held, the plan is that of a merger that has all IR. Runs on the sample, or on the units of
+/// Where all is held, or nothing is compiled before the plan, the plan is that of a merger that has all IR. Runs on the sample, or on the units of
 /// `CLIF_MERGE_UNITS`.
 #[test]
 fn what_is_held_without_a_bound_is_merged_as_with_all_ir() {
@@ -356,17 +356,22 @@ fn what_is_held_without_a_bound_is_merged_as_with_all_ir() {
         let text = std::fs::read_to_string(&unit).expect("readable unit");
         let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
         let options = Options { target: Target::x86_64(), ..Options::default() };
-        let mut streaming = StreamingMerger::holding(options, usize::MAX);
+        let mut streaming =
+            [StreamingMerger::holding(options, usize::MAX), StreamingMerger::before_code(options)];
         let mut merger = Merger::new(options);
         for func in &functions {
             let symbol = func.name.get_user().expect("has a symbol");
-            streaming.add(symbol.clone(), func, free()).expect("is added");
+            for streaming in &mut streaming {
+                streaming.add(symbol.clone(), func, free()).expect("is added");
+            }
             merger.add(symbol.clone(), func, free()).expect("is added");
         }
         let plan = merger.plan(&mut Held::new(&functions));
-        let streamed = streaming.plan(&mut Held::new(&functions));
-        assert!(by_symbol(&streamed) == by_symbol(&plan), "{}", unit.display());
-        bodies += streamed.new_bodies().len();
+        bodies += plan.new_bodies().len();
+        for streaming in streaming {
+            let streamed = streaming.plan(&mut Held::new(&functions));
+            assert!(by_symbol(&streamed) == by_symbol(&plan), "{}", unit.display());
+        }
     }
     assert!(bodies > 0);
 }

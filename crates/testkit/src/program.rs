@@ -451,7 +451,11 @@ impl Program {
             }
             assert!(merger.held_bytes() <= streaming.most_bytes());
         }
-        let plan = merger.plan(&mut OnlyHeld { held: &held, makes_ir: streaming.makes_ir(), all: unit.held() });
+        let plan = merger.plan(&mut OnlyHeld {
+            held: &held,
+            makes_ir: streaming.makes_ir(),
+            all: unit.held(),
+        });
         for output in plan.outputs().take(unit.functions.len()) {
             assert_eq!(output.code, code_of[output.function.index()]);
         }
