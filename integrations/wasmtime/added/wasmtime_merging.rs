@@ -11,8 +11,8 @@ use wasmtime_environ::wasmparser::{
     self, FuncToValidate, FunctionBody, VisitOperator, VisitSimdOperator,
 };
 use wasmtime_environ::{
-    CompiledFunctionBody, Compiler, FilePos, FuncIndex, FuncKey, FunctionBodyData,
-    FunctionMerger, FunctionMerging, InliningCompiler, Merging, ModuleTranslation, Shared,
+    CompiledFunctionBody, Compiler, FilePos, FuncIndex, FuncKey, FunctionBodyData, FunctionMerger,
+    FunctionMerging, InliningCompiler, Merging, ModuleTranslation, Shared,
 };
 
 /// The function that an operator calls. To read operators in full takes three times as long.

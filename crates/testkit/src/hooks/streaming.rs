@@ -127,10 +127,10 @@ let digest = code_digest(encoding, alignment, packed);"#,
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["compiled.callees.insert(plan.call_target(to));"],
+        at: &["compiled.callees.insert(plan.call_target(function(to)));"],
         put: Put::Instead(
             r#"if !crate::fault_injection::is(crate::fault_injection::Fault::StreamedCalleesAsWritten) {
-    compiled.callees.insert(plan.call_target(to));
+    compiled.callees.insert(plan.call_target(function(to)));
 }"#,
         ),
     },
