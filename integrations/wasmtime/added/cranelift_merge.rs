@@ -2,7 +2,7 @@
 
 use super::{Compiler, CompilerContext, box_dyn_any_compiler_context};
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_mergefunc::streaming::{Known, Reader, Reading as Read, StreamingMerger};
+use cranelift_mergefunc::streaming::{self, Known, Reader, StreamingMerger};
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, Emit, FreshSymbols, FunctionIndex, Linkage, Options, Output,
     Plan, Prove, Similar,
@@ -14,6 +14,9 @@ use wasmtime_environ::{
     CompiledFunctionBody, FuncKey, FunctionMerger, FunctionMerging, Merged, Merging, Reading,
     Shared,
 };
+
+/// What was read of a function, and its IR.
+type Read = (streaming::Reading, Arc<Function>);
 
 pub(super) struct Merger<'a> {
     compiler: &'a Compiler,
@@ -60,7 +63,7 @@ fn ir(func: &mut CompiledFunctionBody) -> &mut Function {
 }
 
 impl FunctionMerger for Merger<'_> {
-    fn read(&self, key: FuncKey, func: &mut CompiledFunctionBody, outside: bool) -> Reading {
+    fn read(&self, key: FuncKey, mut func: CompiledFunctionBody, outside: bool) -> Reading {
         let attributes = Attributes {
             linkage: if outside { Linkage::Hidden } else { Linkage::Local },
             addresses: Addresses::Insignificant,
@@ -70,22 +73,23 @@ impl FunctionMerger for Merger<'_> {
         };
         let reader = self.readers.lock().unwrap().pop();
         let mut reader = reader.unwrap_or_else(|| Reader::new(self.options));
-        let reading = reader.read(ir(func), attributes);
+        // An exact copy takes less memory than what the translator grew.
+        let own = ir(&mut func);
+        let read: Read = (reader.read(own, attributes), Arc::new(own.clone()));
         self.readers.lock().unwrap().push(reader);
-        Box::new(reading)
+        let context = func.code.downcast_mut::<Option<CompilerContext>>().and_then(Option::take);
+        self.compiler.contexts.lock().unwrap().extend(context);
+        Box::new(read)
     }
 
-    fn add(&mut self, key: FuncKey, reading: Reading, mut func: CompiledFunctionBody) {
-        let reading = *reading.downcast::<Read>().expect("was read by this merger");
+    fn add(&mut self, key: FuncKey, reading: Reading) {
+        let (reading, func) = *reading.downcast::<Read>().expect("was read by this merger");
         let merger = self.merger.as_mut().expect("no plan yet");
         let added = merger.add_reading(symbol(key), reading).expect("keys are distinct");
         self.keys.push(key);
         if let Known::Hold | Known::Compile = added.known {
-            // An exact copy takes less memory than what the translator grew.
-            self.held.insert(added.function, Arc::new(ir(&mut func).clone()));
+            self.held.insert(added.function, func);
         }
-        let context = func.code.downcast_mut::<Option<CompilerContext>>().and_then(Option::take);
-        self.compiler.contexts.lock().unwrap().extend(context);
     }
 
     fn add_call(&mut self, key: FuncKey) {

@@ -39,11 +39,11 @@ pub struct Shared {
 
 /// Merges functions of one module or component.
 pub trait FunctionMerger: Send + Sync {
-    /// Reads a function that was translated. `outside` if more than direct calls refers to it.
-    fn read(&self, key: FuncKey, func: &mut CompiledFunctionBody, outside: bool) -> Reading;
+    /// Reads a function that was translated. `outside` if more than direct calls refers to it. On any thread.
+    fn read(&self, key: FuncKey, func: CompiledFunctionBody, outside: bool) -> Reading;
 
     /// Adds a function that was read.
-    fn add(&mut self, key: FuncKey, reading: Reading, func: CompiledFunctionBody);
+    fn add(&mut self, key: FuncKey, reading: Reading);
 
     /// Says that a function that is not added calls this one.
     fn add_call(&mut self, key: FuncKey);

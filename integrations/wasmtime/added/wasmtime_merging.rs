@@ -85,16 +85,6 @@ impl Body<'_> {
     }
 }
 
-/// How many inputs are translated together: each of them takes a context of the compiler.
-fn batch(engine: &Engine) -> usize {
-    #[cfg(feature = "parallel-compilation")]
-    if engine.config().parallel_compilation {
-        return 8 * rayon::current_num_threads();
-    }
-    let _ = engine;
-    1
-}
-
 /// An output with another body, which is not compiled yet.
 fn with<'a>(output: &CompileOutput<'a>, function: CompiledFunctionBody) -> CompileOutput<'a> {
     let &CompileOutput { key, ref symbol, function: _, start_srcloc, translation, ref func_body } =
@@ -149,23 +139,22 @@ pub(super) fn compile<'a>(
             _ => may_merge.push(body),
         }
     }
+    let merging = &*merger;
+    let read = engine.run_maybe_parallel(may_merge.iter().collect(), |body| {
+        let mut output = inputs[body.input](compiler)?;
+        let function = core::mem::replace(&mut output.function, nothing());
+        let needs_gc_heap = function.needs_gc_heap;
+        let reading = merging.read(body.key, function, body.is_known_outside());
+        Ok::<_, Error>((body.input, output, needs_gc_heap, reading))
+    })?;
     let mut added: HashMap<FuncKey, CompileOutput<'a>> = HashMap::new();
     let mut is_added = vec![false; inputs.len()];
     let mut needs_gc_heap = false;
-    for some in may_merge.chunks(batch(engine)) {
-        let merging = &*merger;
-        let translated = engine.run_maybe_parallel(some.iter().collect(), |body| {
-            let mut output = inputs[body.input](compiler)?;
-            let reading = merging.read(body.key, &mut output.function, body.is_known_outside());
-            Ok::<_, Error>((body.input, output, reading))
-        })?;
-        for (input, mut output, reading) in translated {
-            is_added[input] = true;
-            needs_gc_heap |= output.function.needs_gc_heap;
-            let function = core::mem::replace(&mut output.function, nothing());
-            merger.add(output.key, reading, function);
-            added.insert(output.key, output);
-        }
+    for (input, output, own_needs_gc_heap, reading) in read {
+        is_added[input] = true;
+        needs_gc_heap |= own_needs_gc_heap;
+        merger.add(output.key, reading);
+        added.insert(output.key, output);
     }
     let input: HashMap<_, _> = may_merge.iter().map(|body| (body.key, body.input)).collect();
     let mut translate = |key| Ok(inputs[input[&key]](compiler)?.function);
