@@ -155,7 +155,8 @@ impl<'a> StreamingMerger<'a> {
     /// that the plan may request its IR, be it kept or made anew.
     ///
     /// For callers who can tell which functions may merge before they make IR, such as by a hash of what they translate, and add only
-    /// those. Of what else calls functions, [`add_call`](StreamingMerger::add_call) must know.
+    /// those. Of what else calls functions, [`add_call`](StreamingMerger::add_call) must know, and a fresh symbol must be none of
+    /// a function that is not added.
     pub fn before_code(options: Options<'a>) -> Self {
         StreamingMerger::with(options, Held::at_most(usize::MAX, held::Compiled::Nothing))
     }

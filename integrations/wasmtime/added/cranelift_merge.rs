@@ -27,6 +27,8 @@ pub(super) struct Merger<'a> {
     plan: Option<Plan>,
     /// By the indices of the merger.
     keys: Vec<FuncKey>,
+    /// The functions that are not added: new bodies get other keys.
+    others: Vec<FuncKey>,
     /// The IR of functions that equal no other one so far.
     held: HashMap<FunctionIndex, Arc<Function>>,
     /// By the number of a body, what it is made of.
@@ -46,8 +48,8 @@ impl<'a> Merger<'a> {
         let prove = if is_proved { Prove::Always } else { Prove::Never };
         let options = Options { aliases: true, similar, prove, ..for_ir };
         let merger = Some(StreamingMerger::before_code(options));
-        let (readers, plan, keys, held, bodies) = Default::default();
-        Merger { compiler, options, readers, merger, plan, keys, held, bodies }
+        let (readers, plan, keys, others, held, bodies) = Default::default();
+        Merger { compiler, options, readers, merger, plan, keys, others, held, bodies }
     }
 }
 
@@ -92,17 +94,19 @@ impl FunctionMerger for Merger<'_> {
         }
     }
 
-    fn add_call(&mut self, key: FuncKey) {
-        self.merger.as_mut().expect("no plan yet").add_call(&symbol(key));
+    fn add_other(&mut self, key: FuncKey, calls: Vec<FuncKey>) {
+        self.others.push(key);
+        let merger = self.merger.as_mut().expect("no plan yet");
+        calls.into_iter().for_each(|callee| merger.add_call(&symbol(callee)));
     }
 
     fn plan(
         &mut self,
         translate: &mut dyn FnMut(FuncKey) -> Result<CompiledFunctionBody>,
     ) -> Result<Merging> {
-        let Merger { merger, keys, .. } = self;
+        let Merger { merger, keys, others, .. } = self;
         let mut held = std::mem::take(&mut self.held);
-        let fresh = FreshSymbols::beside(keys.iter().copied().map(symbol));
+        let fresh = FreshSymbols::beside(keys.iter().chain(&*others).copied().map(symbol));
         let mut bodies = Held { keys, held: &mut held, translate, fresh, error: None };
         let plan = merger.take().expect("no plan yet").plan(&mut bodies);
         if let Some(error) = bodies.error {

@@ -45,8 +45,8 @@ pub trait FunctionMerger: Send + Sync {
     /// Adds a function that was read.
     fn add(&mut self, key: FuncKey, reading: Reading);
 
-    /// Says that a function that is not added calls this one.
-    fn add_call(&mut self, key: FuncKey);
+    /// Says that there is a function that is not added, and whom it calls.
+    fn add_other(&mut self, key: FuncKey, calls: Vec<FuncKey>);
 
     /// Decides what becomes of all functions that were added. `translate` translates one of them again.
     fn plan(

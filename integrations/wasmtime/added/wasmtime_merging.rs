@@ -135,7 +135,7 @@ pub(super) fn compile<'a>(
     let mut may_merge = Vec::new();
     for (body, (hash, calls)) in bodies.iter().zip(looks) {
         match alike[&hash] {
-            1 => calls.into_iter().for_each(|callee| merger.add_call(callee)),
+            1 => merger.add_other(body.key, calls),
             _ => may_merge.push(body),
         }
     }
