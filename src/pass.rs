@@ -293,7 +293,7 @@ fn identical(
     end("refine");
     let earlier = cache.map(|cache| Earlier { cache, external: &external });
     let input = Input { options, observed: &observed, bucketed: &bucketed, earlier };
-    let (plan, record) = decide(input, unit, beyond, bodies, stats);
+    let (plan, record) = decide(input, unit, beyond, Some(bodies), stats);
     end("decide");
     (plan, Known { counts, observed, encodings: bucketed.into() }, record)
 }

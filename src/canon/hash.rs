@@ -25,6 +25,12 @@ pub fn structural_hash(encoding: &Encoding) -> StructuralHash {
 /// decides nothing.
 pub(crate) type ShapeHash = u32;
 
+/// The hash of the shape of an encoding. Linear in its size.
+pub(crate) fn shape_hash(encoding: &Encoding) -> ShapeHash {
+    let [shape, ..] = encoding.key();
+    xxh3_128(shape) as ShapeHash
+}
+
 /// The hashes of an encoding. Each stream is hashed once, in one piece, which takes less than half as long as to feed a
 /// hasher with one after the other. Linear in its size.
 pub(crate) fn hashes(encoding: &Encoding) -> (ShapeHash, StructuralHash) {

@@ -42,7 +42,7 @@ pub use encoding::Encoding;
 use encoding::Record;
 pub(crate) use encoding::{KNOWN_SYMBOL, LIBCALL, TEST_CASE};
 pub use hash::{ContentDigest, StructuralHash, structural_hash};
-pub(crate) use hash::{Digest, ShapeHash, digest, hashes};
+pub(crate) use hash::{Digest, ShapeHash, digest, hashes, shape_hash};
 pub(crate) use prefilter::{Counts, bucket};
 
 use crate::extra_argument::ExtraArgument;

@@ -93,6 +93,7 @@ const BY_CLASS: u8 = 1;
 const ADDRESS: u8 = 8;
 const INSIDE: u8 = 16;
 const PATCHABLE: u8 = 32;
+const CALLED: u8 = 64;
 
 impl Symbols {
     /// The number of a symbol.
@@ -164,6 +165,18 @@ impl Symbols {
     /// Whether something points into it, or behind it: only its own code is correct there.
     pub fn points_inside(&self, number: SymbolNumber) -> bool {
         self.notes[number] & INSIDE != 0
+    }
+
+    /// Records that code that is no item calls a symbol.
+    pub fn observe_call(&mut self, symbol: &UserExternalName) {
+        let number = self.number(symbol);
+        self.notes[number] |= CALLED;
+    }
+
+    /// The items that such code calls.
+    pub fn called(&self) -> impl Iterator<Item = KnownIndex> + '_ {
+        let called = self.notes.iter().filter(|&(_, &notes)| notes & CALLED != 0);
+        called.filter_map(|(number, _)| self.item(number))
     }
 
     /// Takes all symbols out, in the order of their numbers, none of which has an item. Their memory is kept.

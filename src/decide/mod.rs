@@ -43,12 +43,12 @@ pub(crate) struct Input<'a> {
 }
 
 /// Decides the disposition of every function and data object in `unit`. Returns the plan and, in an incremental
-/// run, what later units may merge into.
+/// run, what later units may merge into. Without `bodies`, there are no call thunks and no private copies.
 pub(crate) fn decide(
     input: Input<'_>,
     unit: Unit,
     beyond: Beyond,
-    bodies: &mut dyn Bodies,
+    bodies: Option<&mut dyn Bodies>,
     stats: Stats,
 ) -> (Plan, Option<Record>) {
     let Input { options, observed, bucketed, earlier } = input;
@@ -74,7 +74,7 @@ pub(crate) fn decide(
         bucketed,
         cache: earlier.map(|earlier| earlier.cache),
         found: &found,
-        bodies,
+        bodies: bodies.map(|bodies| bodies as &mut dyn Bodies),
         plan,
         added_functions: BTreeMap::new(),
         added_data: BTreeMap::new(),
@@ -170,7 +170,7 @@ struct Decision<'a> {
     cache: Option<&'a MergeCache>,
     /// The cached class for each class of the unit; empty if there are no earlier units.
     found: &'a [Option<KnownIndex>],
-    bodies: &'a mut dyn Bodies,
+    bodies: Option<&'a mut dyn Bodies>,
     plan: Plan,
     /// The entries of functions that earlier units emitted, by symbol.
     added_functions: BTreeMap<(u32, u32), FunctionIndex>,
@@ -462,14 +462,14 @@ impl Decision<'_> {
         };
         let mut scratch = size::Scratch::default();
         let thunk = model.predict_with(&thunk, &mut scratch)?;
-        let body = model.at_least(self.bodies.body(function), &mut scratch);
+        let body = model.at_least(self.bodies.as_mut()?.body(function), &mut scratch);
         Some(body.is_some_and(|body| body > thunk))
     }
 
     /// A function that calls `to`, where call thunks are allowed and are equivalent to a jump.
     fn call_thunk(&mut self, function: FunctionIndex, to: FunctionIndex) -> Option<Function> {
         let call_thunks = self.options.target.call_thunks?;
-        let body = self.bodies.body(function);
+        let body = self.bodies.as_mut()?.body(function);
         // The function would observe the frame of the thunk.
         if observes_its_frame(body) || !self.options.target.has_call_thunk(&body.signature) {
             return None;
@@ -486,19 +486,19 @@ impl Decision<'_> {
         for &member in members {
             self.plan.set_reason(Item::Function(member), Reason::AllPreemptible);
         }
-        let Some(thunk) = self.options.target.jump_thunk else {
+        let (Some(thunk), Some(bodies)) = (self.options.target.jump_thunk, &mut self.bodies) else {
             return;
         };
         let target = self.options.target;
         let body = target.size_model.and_then(|model| {
-            model.at_least(self.bodies.body(members[0]), &mut size::Scratch::default())
+            model.at_least(bodies.body(members[0]), &mut size::Scratch::default())
         });
         let body = u64::from(body.unwrap_or(target.smallest_function));
         let count = members.len() as u64;
         if count * body <= body + count * u64::from(thunk.size()) {
             return;
         }
-        let Some(symbol) = self.bodies.fresh_symbol(members) else {
+        let Some(symbol) = bodies.fresh_symbol(members) else {
             return;
         };
         // The copy gets its index when it is known that no limit cuts into the class.
@@ -523,7 +523,8 @@ impl Decision<'_> {
                 continue;
             }
             let copied = members[0];
-            let mut body = self.bodies.body(copied).clone();
+            let bodies = self.bodies.as_mut().expect("a copy was decided with them");
+            let mut body = bodies.body(copied).clone();
             body.name = UserFuncName::User(symbol.clone());
             let entry = self.plan.entry(copied);
             let attributes = Attributes {

@@ -31,7 +31,7 @@ impl Likeness {
         if is_off || !may_share_body(attributes, options) {
             return None;
         }
-        let (shape, _) = canon::hashes(encoding);
+        let shape = canon::shape_hash(encoding);
         let counts = Counts::of(func, attributes.key);
         let is_large = counts.instructions as usize >= cost::MIN_ALIGNED;
         let is_aligned = is_large && effort(options).is_some();

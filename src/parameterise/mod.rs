@@ -265,7 +265,7 @@ fn shapes(
                 plan.stats_mut().similar.walks += 1;
                 let context = context(plan, function, &NoUnit, options);
                 match canon::encode(bodies.body(function), &context, &mut scratch, &mut encoding) {
-                    Ok(()) => canon::hashes(&encoding).0,
+                    Ok(()) => canon::shape_hash(&encoding),
                     Err(canon::Malformed) => continue,
                 }
             }

@@ -174,10 +174,8 @@ impl Plan {
     }
 
     /// Says, of each function that was added, whose code it has if it is kept: that of an equal one that came before it.
-    /// Its thunks are written as these options say, not as those by which it was decided so far.
-    pub(crate) fn set_code(&mut self, code: Vec<FunctionIndex>, options: &Options<'_>) {
+    pub(crate) fn set_code(&mut self, code: Vec<FunctionIndex>) {
         self.emission.code = code;
-        self.emission.target = options.target;
     }
 
     /// Adds an entry. Its symbol is not entered: an earlier unit has it.

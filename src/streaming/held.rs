@@ -1,12 +1,14 @@
 //! Held functions: those whose IR the embedder keeps until the plan, because similar ones may share a body.
 //!
 //! Merging similar functions takes IR. A function has a *partner* if another one was added that has its shape, or whose
-//! sketch resembles its own. There are two ways to have the IR of both, and [`Held`] is the one place that decides:
+//! sketch resembles its own. There are three ways to have the IR of both, and [`Held`] is the one place that decides:
 //!
 //! * [`Compiled::Stays`]: what was compiled cannot be changed. Every function that may share a body is held while the
 //!   bytes that this takes stay within a bound; beyond it, the first ones that have no partner are given up.
 //! * [`Compiled::MayBeReplaced`]: the embedder can make the IR of a function anew and replaces its code if it comes to share
 //!   a body. A function without a partner is compiled at once, and so is what exceeds the bound.
+//! * [`Compiled::Nothing`]: the embedder found out which functions may merge before it made any, and compiles nothing before
+//!   the plan. All that may share a body are held.
 //!
 //! What it does *not* do: what calls a function does not count. Compiled code cannot pass extra arguments, so a function
 //! that it calls keeps its symbol.
@@ -29,6 +31,8 @@ pub(super) enum Compiled {
     #[default]
     Stays,
     MayBeReplaced,
+    /// There is none.
+    Nothing,
 }
 
 /// Where a function is between its arrival and the plan.
@@ -94,7 +98,11 @@ impl Held {
         if self.most_bytes == 0 && self.compiled == Compiled::Stays {
             return false;
         }
-        let (has_partner, before) = self.find_partner(&likeness, options);
+        let (has_partner, before) = match self.compiled {
+            Compiled::Stays | Compiled::MayBeReplaced => self.find_partner(&likeness, options),
+            // None is given up.
+            Compiled::Nothing => (true, None),
+        };
         let wants = has_partner || self.compiled == Compiled::Stays;
         let state = match wants && self.make_room(bytes) {
             true => State::Held,
@@ -149,8 +157,8 @@ impl Held {
     }
 
     /// Whether the embedder can make the IR of every function anew.
-    pub fn may_replace(&self) -> bool {
-        self.compiled == Compiled::MayBeReplaced
+    pub fn has_all_ir(&self) -> bool {
+        self.compiled != Compiled::Stays
     }
 
     /// Whether functions can share parameterised bodies.
@@ -229,15 +237,5 @@ impl Bodies for HeldBodies<'_> {
 
     fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
         self.bodies.fresh_symbol(members)
-    }
-}
-
-/// What identical merging needs of functions whose IR is gone: without call thunks, fresh symbols and proofs, no decision
-/// depends on it.
-pub(super) struct NoBodies;
-
-impl Bodies for NoBodies {
-    fn body(&mut self, _: FunctionIndex) -> &Function {
-        unreachable!("identical merging was given nothing for which it needs a body")
     }
 }

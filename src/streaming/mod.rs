@@ -34,7 +34,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet};
-use held::{Held, NoBodies};
+use held::Held;
 
 /// What becomes of a function when it is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +149,16 @@ impl<'a> StreamingMerger<'a> {
     /// does not depend on it, but for functions that compiled code calls, which stay as thunks.
     pub fn replacing(options: Options<'a>, most_bytes: usize) -> Self {
         StreamingMerger::with(options, Held::at_most(most_bytes, held::Compiled::MayBeReplaced))
+    }
+
+    /// The same for a caller who compiles nothing before the plan: every function that may share a body is held, which means
+    /// that the plan may request its IR, be it kept or made anew.
+    ///
+    /// For callers who can tell which functions may merge before they make IR, such as by a hash of what they translate, and add only
+    /// those. Of what else calls functions, [`add_call`](StreamingMerger::add_call) must know, and a fresh symbol must be none of
+    /// a function that is not added.
+    pub fn before_code(options: Options<'a>) -> Self {
+        StreamingMerger::with(options, Held::at_most(usize::MAX, held::Compiled::Nothing))
     }
 
     fn with(options: Options<'a>, held: Held) -> Self {
@@ -274,6 +284,11 @@ impl<'a> StreamingMerger<'a> {
         self.corpus.symbols.observe_address(symbol, offset != 0);
     }
 
+    /// Records that code that is not added calls `symbol`, and will not pass extra arguments. Constant time.
+    pub fn add_call(&mut self, symbol: &UserExternalName) {
+        self.corpus.symbols.observe_call(symbol);
+    }
+
     /// The number of functions that were added.
     pub fn len(&self) -> usize {
         self.attributes_of.len()
@@ -364,21 +379,18 @@ impl<'a> StreamingMerger<'a> {
             unit.add(corpus.symbols.name(symbol).clone(), attributes, 0);
         }
         let observed = corpus.symbols.observed();
-        // These are for functions whose IR is there.
-        let mut options = self.options;
-        options.target.call_thunks = None;
-        options.target.size_model = None;
-        let input =
-            Input { options: &options, observed: &observed, bucketed: &bucketed, earlier: None };
-        let (mut plan, _) = decide(input, unit, Beyond::default(), &mut NoBodies, stats);
+        let options = &self.options;
+        let input = Input { options, observed: &observed, bucketed: &bucketed, earlier: None };
+        // IR is there of some functions only, and no decision about equal ones depends on which.
+        let (mut plan, _) = decide(input, unit, Beyond::default(), None, stats);
         let own: Vec<FunctionIndex> = functions().map(|function| self.equal(function)).collect();
-        let is_all_there = self.held.may_replace();
+        let is_all_there = self.held.has_all_ir();
         if self.held.has_two() {
             let encodings = Encodings::from(bucketed).with_compiled(self.compiled(&plan));
             let own = |function: FunctionIndex| own[function.index()];
             self.held.merge_similar(&mut plan, &observed, &encodings, &own, bodies, &self.options);
         }
-        plan.set_code(own, &self.options);
+        plan.set_code(own);
         match is_all_there {
             true => proved(plan, None, bodies, &self.options, Remember::Nothing).0,
             false => plan,
@@ -388,6 +400,11 @@ impl<'a> StreamingMerger<'a> {
     /// The functions whose IR is not there any more, and what compiled code calls after `plan`.
     fn compiled(&self, plan: &Plan) -> Compiled {
         let mut compiled = Compiled { functions: EntitySet::new(), callees: EntitySet::new() };
+        let mut call = |to: KnownIndex| {
+            compiled.callees.insert(function(to));
+            compiled.callees.insert(plan.call_target(function(to)));
+        };
+        self.corpus.symbols.called().for_each(&mut call);
         for function in (0..self.len()).map(FunctionIndex::new) {
             let own = self.equal(function);
             if self.held.shape(own).is_none() {
@@ -398,11 +415,7 @@ impl<'a> StreamingMerger<'a> {
                 continue;
             }
             for reference in self.corpus.references(known(function)) {
-                if let Some(to) = self.corpus.symbols.item(reference.symbol()) {
-                    let to = FunctionIndex::new(to.index());
-                    compiled.callees.insert(to);
-                    compiled.callees.insert(plan.call_target(to));
-                }
+                self.corpus.symbols.item(reference.symbol()).into_iter().for_each(&mut call);
             }
         }
         compiled

@@ -189,7 +189,7 @@ fn plans_hold_whatever_is_compared() {
             }
             merged += plan.stats().merged.functions;
         }
-        check_streamed(&Program::streamed(&Parts::from(&unit), Streaming::holding(0)).1);
+        check_streamed(&Program::streamed(&Parts::from(&unit), Streaming::Holding(0)).1);
     }
     assert!(
         bodies > 400 && parameterised > 10 && merged > 200,

@@ -39,7 +39,7 @@ fn functions_of_one_class_are_equal() {
         let mut unit = Unit::random(u)?;
         unit.options.merge_limit = None;
         let oracle = classes(&unit);
-        let (_, streamed) = Program::streamed(&Parts::from(&unit), Streaming::holding(0));
+        let (_, streamed) = Program::streamed(&Parts::from(&unit), Streaming::Holding(0));
         check_streamed(&streamed);
         let plan = streamed.plan;
         let class: Vec<u32> = plan.entries().map(|(_, entry)| entry.class()).collect();
@@ -80,7 +80,7 @@ fn the_order_of_functions_does_not_matter() {
             shuffled.functions.swap(at, rng.below(at + 1));
         }
         let [plan, other] = [&unit, &shuffled].map(|unit| {
-            let (_, streamed) = Program::streamed(&Parts::from(unit), Streaming::holding(0));
+            let (_, streamed) = Program::streamed(&Parts::from(unit), Streaming::Holding(0));
             streamed.plan
         });
         assert_eq!(by_symbol(&plan), by_symbol(&other));
@@ -169,11 +169,14 @@ fn no_more_is_held_than_the_bound() {
     let (mut full, mut bodies) = (0, 0);
     random(|u| {
         let unit = similar_unit(u)?;
-        let (_, all) = Program::streamed(&Parts::from(&unit), Streaming::holding(usize::MAX));
+        let (_, all) = Program::streamed(&Parts::from(&unit), Streaming::Holding(usize::MAX));
         bodies += all.plan.new_bodies().len();
         let most_bytes = u.int_in_range(0..=20_000)?;
         // This compares what is held with the bound, and does not have what is not held.
-        let streaming = Streaming { most_bytes, replacing: u.arbitrary()? };
+        let streaming = match u.arbitrary()? {
+            true => Streaming::Replacing(most_bytes),
+            false => Streaming::Holding(most_bytes),
+        };
         let (_, some) = Program::streamed(&Parts::from(&unit), streaming);
         check_streamed(&some);
         let count = |held: &[bool]| held.iter().filter(|&&held| held).count();
@@ -188,16 +191,22 @@ fn no_more_is_held_than_the_bound() {
 fn classes_do_not_depend_on_what_is_held() {
     random(|u| {
         let unit = similar_unit(u)?;
-        let classes = |most_bytes, replacing| {
-            let streaming = Streaming { most_bytes, replacing };
+        let classes = |streaming| {
             let (_, streamed) = Program::streamed(&Parts::from(&unit), streaming);
             let added = streamed.plan.entries().take(unit.functions.len());
             added.map(|(_, entry)| entry.class()).collect::<Vec<_>>()
         };
-        let none = classes(0, false);
-        assert_eq!(none, classes(usize::MAX, false));
-        assert_eq!(none, classes(0, true));
-        assert_eq!(none, classes(u.int_in_range(0..=20_000)?, u.arbitrary()?));
+        let none = classes(Streaming::Holding(0));
+        let some = u.int_in_range(0..=20_000)?;
+        for other in [
+            Streaming::Holding(some),
+            Streaming::Holding(usize::MAX),
+            Streaming::Replacing(0),
+            Streaming::Replacing(some),
+            Streaming::BeforeCode,
+        ] {
+            assert_eq!(none, classes(other), "{other:?}");
+        }
         Ok(())
     });
 }
@@ -244,7 +253,7 @@ fn dispositions(plan: &Plan) -> Vec<&'static str> {
 #[test]
 fn without_a_bound_calls_pass_extra_arguments() {
     let functions = similar_and_a_caller();
-    let streaming = Streaming::holding(usize::MAX);
+    let streaming = Streaming::Holding(usize::MAX);
     let (plan, held) = hold(&functions, &[free(); 4], streaming);
     assert_eq!(held, [true; 4]);
     assert_eq!(dispositions(&plan), ["redirect", "redirect", "redirect", "keep", "keep"]);
@@ -260,11 +269,31 @@ fn without_a_bound_calls_pass_extra_arguments() {
 fn compiled_functions_are_replaced_and_what_compiled_code_calls_becomes_a_thunk() {
     let functions = similar_and_a_caller();
     for (most_bytes, expected) in [(usize::MAX, [false, true, true, false]), (0, [false; 4])] {
-        let streaming = Streaming { most_bytes, replacing: true };
-        let (plan, held) = hold(&functions, &[free(); 4], streaming);
+        let (plan, held) = hold(&functions, &[free(); 4], Streaming::Replacing(most_bytes));
         assert_eq!(held, expected);
         assert_eq!(dispositions(&plan), ["redirect", "thunk", "redirect", "keep", "keep"]);
     }
+}
+
+/// Where nothing is compiled before the plan, every function is held, and calls pass what a body takes; those of code that is
+/// not added do not.
+#[test]
+fn before_code_is_compiled_calls_pass_extra_arguments_but_those_of_other_code() {
+    let functions = similar_and_a_caller();
+    let (plan, held) = hold(&functions, &[free(); 4], Streaming::BeforeCode);
+    assert_eq!(held, [true; 4]);
+    assert_eq!(dispositions(&plan), ["redirect", "redirect", "redirect", "keep", "keep"]);
+    let similar = Similar { policy: Policy::Size, ..Similar::default() };
+    let target = uniform(Target::x86_64());
+    let mut merger =
+        StreamingMerger::before_code(Options { similar, target, ..Options::default() });
+    for func in &functions[..3] {
+        let symbol = func.name.get_user().expect("has a symbol").clone();
+        assert_eq!(merger.add(symbol, func, free()).expect("is added").known, Known::Hold);
+    }
+    merger.add_call(&UserExternalName::new(0, 1));
+    let plan = merger.plan(&mut Held::new(&functions[..3]));
+    assert_eq!(dispositions(&plan), ["redirect", "thunk", "redirect", "keep"]);
 }
 
 /// A thunk of a function whose tail calls must not let the stack grow is a tail call, also where functions arrived one at a
@@ -318,26 +347,33 @@ fn the_first_function_without_a_partner_is_released_first() {
     assert_eq!(merger.held_bytes(), 8);
 }
 
-/// Where all is held, the plan is that of a merger that has all IR. Runs on the sample, or on the units of
+/// Where all is held, or nothing is compiled before the plan, the plan is that of a merger that has all IR. Runs on the sample, or on the units of
 /// `CLIF_MERGE_UNITS`.
 #[test]
 fn what_is_held_without_a_bound_is_merged_as_with_all_ir() {
+    let mut bodies = 0;
     for unit in testkit::units::units() {
         let text = std::fs::read_to_string(&unit).expect("readable unit");
         let functions = cranelift_reader::parse_functions(&text).expect("valid CLIF");
         let options = Options { target: Target::x86_64(), ..Options::default() };
-        let mut streaming = StreamingMerger::holding(options, usize::MAX);
+        let mut streaming =
+            [StreamingMerger::holding(options, usize::MAX), StreamingMerger::before_code(options)];
         let mut merger = Merger::new(options);
         for func in &functions {
             let symbol = func.name.get_user().expect("has a symbol");
-            streaming.add(symbol.clone(), func, free()).expect("is added");
+            for streaming in &mut streaming {
+                streaming.add(symbol.clone(), func, free()).expect("is added");
+            }
             merger.add(symbol.clone(), func, free()).expect("is added");
         }
         let plan = merger.plan(&mut Held::new(&functions));
-        let streamed = streaming.plan(&mut Held::new(&functions));
-        assert!(by_symbol(&streamed) == by_symbol(&plan), "{}", unit.display());
-        assert!(!streamed.new_bodies().is_empty(), "{}", unit.display());
+        bodies += plan.new_bodies().len();
+        for streaming in streaming {
+            let streamed = streaming.plan(&mut Held::new(&functions));
+            assert!(by_symbol(&streamed) == by_symbol(&plan), "{}", unit.display());
+        }
     }
+    assert!(bodies > 0);
 }
 
 /// The functions whose code parameterised bodies replace, and how many bytes that saves, as predicted.

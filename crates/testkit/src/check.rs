@@ -7,7 +7,7 @@
 //! before.
 
 use crate::mutate::{Field, fields};
-use crate::program::Streamed;
+use crate::program::{Streamed, Streaming};
 use crate::support::verify;
 use crate::unit::{Held, Unit};
 use cranelift_codegen::ir::{
@@ -334,7 +334,7 @@ fn check_address(plan: &Plan, old: Option<UserExternalName>, new: Option<UserExt
 /// its class, and only held functions, and those that equal one, share parameterised bodies.
 #[track_caller]
 pub fn check_streamed(streamed: &Streamed) {
-    let Streamed { plan, code_of, held, replacing } = streamed;
+    let Streamed { plan, code_of, held, streaming } = streamed;
     for (function, &code) in (0..).map(FunctionIndex::from_u32).zip(code_of) {
         assert_eq!(code_of[code.as_u32() as usize], code, "{code} has no code");
         assert_eq!(plan.entry(function).class(), plan.entry(code).class(), "{function}");
@@ -342,7 +342,7 @@ pub fn check_streamed(streamed: &Streamed) {
     for set in plan.similar_sets() {
         // Bodies may share one, too.
         let added = set.members.iter().filter_map(|member| code_of.get(member.index()));
-        for code in added.filter(|_| !replacing) {
+        for code in added.filter(|_| matches!(streaming, Streaming::Holding(_))) {
             assert!(held[code.index()], "{code}");
         }
     }

@@ -187,37 +187,58 @@ impl Bodies for Held<'_> {
 }
 
 /// How an embedder streams functions: see [`StreamingMerger`].
-#[derive(Clone, Copy, Debug)]
-pub struct Streaming {
-    /// The most bytes of IR that it holds.
-    pub most_bytes: usize,
-    /// Whether it makes IR anew, and replaces what it compiled.
-    pub replacing: bool,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streaming {
+    /// It holds at most this many bytes of IR, and what it compiled stays.
+    Holding(usize),
+    /// It holds at most this many bytes, makes IR anew, and replaces what it compiled.
+    Replacing(usize),
+    /// It compiles nothing before the plan.
+    BeforeCode,
 }
 
 impl Streaming {
-    /// With a bound, and without replacing anything.
-    pub fn holding(most_bytes: usize) -> Streaming {
-        Streaming { most_bytes, replacing: false }
-    }
-
     /// Every way that tests go, by number.
     pub fn any(number: usize) -> Streaming {
         let most_bytes = [0, 8 << 10, 100_000, usize::MAX][number % 4];
-        Streaming { most_bytes, replacing: number / 4 % 2 == 1 }
+        match number / 4 % 5 {
+            0 | 1 => Streaming::Holding(most_bytes),
+            2 | 3 => Streaming::Replacing(most_bytes),
+            _ => Streaming::BeforeCode,
+        }
+    }
+
+    /// Whether IR can be made of functions that are not held.
+    fn makes_ir(self) -> bool {
+        !matches!(self, Streaming::Holding(_))
+    }
+
+    fn most_bytes(self) -> usize {
+        match self {
+            Streaming::Holding(most_bytes) | Streaming::Replacing(most_bytes) => most_bytes,
+            Streaming::BeforeCode => usize::MAX,
+        }
+    }
+
+    fn merger(self, options: Options<'_>) -> StreamingMerger<'_> {
+        match self {
+            Streaming::Holding(most_bytes) => StreamingMerger::holding(options, most_bytes),
+            Streaming::Replacing(most_bytes) => StreamingMerger::replacing(options, most_bytes),
+            Streaming::BeforeCode => StreamingMerger::before_code(options),
+        }
     }
 }
 
 /// The same, without the IR of functions that are not held.
 struct OnlyHeld<'a> {
     held: &'a [bool],
-    replacing: bool,
+    makes_ir: bool,
     all: Held<'a>,
 }
 
 impl Bodies for OnlyHeld<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
-        assert!(self.replacing || self.held[function.index()], "{function} is not held");
+        assert!(self.makes_ir || self.held[function.index()], "{function} is not held");
         self.all.body(function)
     }
 
@@ -234,8 +255,8 @@ pub struct Streamed {
     pub code_of: Vec<FunctionIndex>,
     /// Which functions were held until the plan.
     pub held: Vec<bool>,
-    /// Whether others may share bodies, too.
-    pub replacing: bool,
+    /// How they arrived: if IR can be made anew, others may share bodies, too.
+    pub streaming: Streaming,
 }
 
 /// What is emitted for a symbol.
@@ -399,11 +420,7 @@ impl Program {
     ///
     /// If two parts have one symbol, a function has no body, or IR that is not held is requested.
     pub fn streamed(unit: &Parts<'_>, streaming: Streaming) -> (Program, Streamed) {
-        let Streaming { most_bytes, replacing } = streaming;
-        let mut merger = match replacing {
-            true => StreamingMerger::replacing(*unit.options, most_bytes),
-            false => StreamingMerger::holding(*unit.options, most_bytes),
-        };
+        let mut merger = streaming.merger(*unit.options);
         for reloc in unit.data.iter().flat_map(|member| &member.object.relocations) {
             merger.add_address_use(&reloc.target, reloc.addend);
         }
@@ -432,9 +449,13 @@ impl Program {
             while let Some(released) = merger.release() {
                 assert!(core::mem::replace(&mut held[released.index()], false), "{released}");
             }
-            assert!(merger.held_bytes() <= most_bytes);
+            assert!(merger.held_bytes() <= streaming.most_bytes());
         }
-        let plan = merger.plan(&mut OnlyHeld { held: &held, replacing, all: unit.held() });
+        let plan = merger.plan(&mut OnlyHeld {
+            held: &held,
+            makes_ir: streaming.makes_ir(),
+            all: unit.held(),
+        });
         for output in plan.outputs().take(unit.functions.len()) {
             assert_eq!(output.code, code_of[output.function.index()]);
         }
@@ -458,7 +479,7 @@ impl Program {
             let definition = DataDefinition::Object(object, attributes.alignment);
             program.data.push((symbol.clone(), definition));
         }
-        (program, Streamed { plan, code_of, held, replacing })
+        (program, Streamed { plan, code_of, held, streaming })
     }
 
     /// What is emitted for a symbol, if anything.

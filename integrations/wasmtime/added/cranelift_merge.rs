@@ -2,21 +2,21 @@
 
 use super::{Compiler, CompilerContext, box_dyn_any_compiler_context};
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_mergefunc::streaming::{Known, Reader, Reading as Read, StreamingMerger};
+use cranelift_mergefunc::streaming::{self, Known, Reader, StreamingMerger};
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, Emit, FreshSymbols, FunctionIndex, Linkage, Options, Output,
     Plan, Prove, Similar,
 };
-use std::collections::{HashMap, HashSet};
-use std::sync::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use wasmtime_environ::error::{Error, Result, bail};
 use wasmtime_environ::{
     CompiledFunctionBody, FuncKey, FunctionMerger, FunctionMerging, Merged, Merging, Reading,
     Shared,
 };
 
-/// The most bytes of IR that are held until it is known which functions share bodies.
-const HELD_BYTES: usize = 64 << 20;
+/// What was read of a function, and its IR.
+type Read = (streaming::Reading, Arc<Function>);
 
 pub(super) struct Merger<'a> {
     compiler: &'a Compiler,
@@ -27,7 +27,12 @@ pub(super) struct Merger<'a> {
     plan: Option<Plan>,
     /// By the indices of the merger.
     keys: Vec<FuncKey>,
-    held: HashMap<FunctionIndex, Function>,
+    /// The functions that are not added: new bodies get other keys.
+    others: Vec<FuncKey>,
+    /// The IR of functions that equal no other one so far.
+    held: HashMap<FunctionIndex, Arc<Function>>,
+    /// By the number of a body, what it is made of.
+    bodies: Mutex<HashMap<u32, Arc<Function>>>,
 }
 
 impl<'a> Merger<'a> {
@@ -42,9 +47,9 @@ impl<'a> Merger<'a> {
         let is_proved = std::env::var_os("WASMTIME_PROVE_MERGING").is_some();
         let prove = if is_proved { Prove::Always } else { Prove::Never };
         let options = Options { aliases: true, similar, prove, ..for_ir };
-        let merger = Some(StreamingMerger::replacing(options, HELD_BYTES));
-        let (readers, plan, keys, held) = Default::default();
-        Merger { compiler, options, readers, merger, plan, keys, held }
+        let merger = Some(StreamingMerger::before_code(options));
+        let (readers, plan, keys, others, held, bodies) = Default::default();
+        Merger { compiler, options, readers, merger, plan, keys, others, held, bodies }
     }
 }
 
@@ -60,7 +65,7 @@ fn ir(func: &mut CompiledFunctionBody) -> &mut Function {
 }
 
 impl FunctionMerger for Merger<'_> {
-    fn read(&self, key: FuncKey, func: &mut CompiledFunctionBody, outside: bool) -> Reading {
+    fn read(&self, key: FuncKey, mut func: CompiledFunctionBody, outside: bool) -> Reading {
         let attributes = Attributes {
             linkage: if outside { Linkage::Hidden } else { Linkage::Local },
             addresses: Addresses::Insignificant,
@@ -70,40 +75,39 @@ impl FunctionMerger for Merger<'_> {
         };
         let reader = self.readers.lock().unwrap().pop();
         let mut reader = reader.unwrap_or_else(|| Reader::new(self.options));
-        let reading = reader.read(ir(func), attributes);
+        // An exact copy takes less memory than what the translator grew.
+        let own = ir(&mut func);
+        let read: Read = (reader.read(own, attributes), Arc::new(own.clone()));
         self.readers.lock().unwrap().push(reader);
-        Box::new(reading)
+        let context = func.code.downcast_mut::<Option<CompilerContext>>().and_then(Option::take);
+        self.compiler.contexts.lock().unwrap().extend(context);
+        Box::new(read)
     }
 
-    fn add(
-        &mut self,
-        key: FuncKey,
-        reading: Reading,
-        mut func: CompiledFunctionBody,
-    ) -> Option<CompiledFunctionBody> {
-        let reading = *reading.downcast::<Read>().expect("was read by this merger");
+    fn add(&mut self, key: FuncKey, reading: Reading) {
+        let (reading, func) = *reading.downcast::<Read>().expect("was read by this merger");
         let merger = self.merger.as_mut().expect("no plan yet");
         let added = merger.add_reading(symbol(key), reading).expect("keys are distinct");
         self.keys.push(key);
-        match added.known {
-            Known::Compile => return Some(func),
-            // An exact copy takes less memory than what the translator grew.
-            Known::Hold => drop(self.held.insert(added.function, ir(&mut func).clone())),
-            Known::Equal(_) => {}
+        if let Known::Hold | Known::Compile = added.known {
+            self.held.insert(added.function, func);
         }
-        let context = func.code.downcast_mut::<Option<CompilerContext>>().and_then(Option::take);
-        self.compiler.contexts.lock().unwrap().extend(context);
-        None
+    }
+
+    fn add_other(&mut self, key: FuncKey, calls: Vec<FuncKey>) {
+        self.others.push(key);
+        let merger = self.merger.as_mut().expect("no plan yet");
+        calls.into_iter().for_each(|callee| merger.add_call(&symbol(callee)));
     }
 
     fn plan(
         &mut self,
         translate: &mut dyn FnMut(FuncKey) -> Result<CompiledFunctionBody>,
     ) -> Result<Merging> {
-        let Merger { merger, keys, held, .. } = self;
-        let fresh = FreshSymbols::beside(keys.iter().copied().map(symbol));
-        let was_held: HashSet<FunctionIndex> = held.keys().copied().collect();
-        let mut bodies = Held { keys, held, translate, fresh, error: None };
+        let Merger { merger, keys, others, .. } = self;
+        let mut held = std::mem::take(&mut self.held);
+        let fresh = FreshSymbols::beside(keys.iter().chain(&*others).copied().map(symbol));
+        let mut bodies = Held { keys, held: &mut held, translate, fresh, error: None };
         let plan = merger.take().expect("no plan yet").plan(&mut bodies);
         if let Some(error) = bodies.error {
             return Err(error);
@@ -111,40 +115,34 @@ impl FunctionMerger for Merger<'_> {
         if let Some(Err(refuted)) = plan.proof() {
             bail!("{refuted}");
         }
-        let original = |function: FunctionIndex| keys[function.as_u32() as usize];
         let key = |function| {
             let UserExternalName { namespace, index } = *plan.entry(function).symbol();
             FuncKey::from_raw_parts(namespace, index)
         };
-        let (mut merging, mut needed) = (Merging::default(), HashSet::new());
+        let mut merging = Merging::default();
+        let bodies = self.bodies.get_mut().unwrap();
         for Output { function, emit, code, reached, .. } in plan.outputs() {
             let own = key(function);
             if reached.body != function {
                 let code = key(reached.symbol.unwrap_or(reached.call));
                 merging.shared.push(Shared { key: own, code, body: key(reached.body) });
             }
-            let like = plan.new_body(function).map_or(code, |new| new.members()[0]);
-            let merged = match emit {
-                Emit::Alias { .. } | Emit::Nothing => continue,
-                Emit::Body if !was_held.contains(&code) => Merged::Compiled(original(code)),
-                Emit::Body | Emit::NewBody(_) | Emit::Thunk { .. } => {
-                    needed.insert(code);
-                    Merged::Body(function.as_u32(), original(like))
-                }
-            };
-            merging.functions.push((own, merged));
+            if let Emit::Body | Emit::NewBody(_) | Emit::Thunk { .. } = emit {
+                let like = plan.new_body(function).map_or(code, |new| new.members()[0]);
+                let (number, like) = (function.as_u32(), keys[like.as_u32() as usize]);
+                bodies.extend(held.get(&code).map(|func| (number, func.clone())));
+                merging.functions.push(Merged { key: own, number, like });
+            }
         }
-        held.retain(|function, _| needed.contains(function));
         self.plan = Some(plan);
         Ok(merging)
     }
 
     fn body(&self, number: u32) -> CompiledFunctionBody {
         let plan = self.plan.as_ref().expect("there is a plan");
-        let function = FunctionIndex::from_u32(number);
-        let own = self.held.get(&plan.output(function).code);
-        let mut func = own.cloned().unwrap_or_else(Function::new);
-        plan.finish(function, &mut func);
+        let own = self.bodies.lock().unwrap().remove(&number);
+        let mut func = own.map_or_else(Function::new, Arc::unwrap_or_clone);
+        plan.finish(FunctionIndex::from_u32(number), &mut func);
         let mut finished = self.compiler.function_compiler();
         finished.cx.codegen_context.func = func;
         let code = box_dyn_any_compiler_context(Some(finished.cx));
@@ -155,7 +153,7 @@ impl FunctionMerger for Merger<'_> {
 /// The IR that is held, and what is translated again.
 struct Held<'a> {
     keys: &'a [FuncKey],
-    held: &'a mut HashMap<FunctionIndex, Function>,
+    held: &'a mut HashMap<FunctionIndex, Arc<Function>>,
     translate: &'a mut dyn FnMut(FuncKey) -> Result<CompiledFunctionBody>,
     fresh: FreshSymbols,
     error: Option<Error>,
@@ -167,10 +165,10 @@ impl Bodies for Held<'_> {
         held.entry(function).or_insert_with(|| {
             let again = translate(keys[function.as_u32() as usize]);
             let again = again.map(|mut func| ir(&mut func).clone());
-            again.unwrap_or_else(|failed| {
+            Arc::new(again.unwrap_or_else(|failed| {
                 *error = Some(failed);
                 Function::new()
-            })
+            }))
         })
     }
 

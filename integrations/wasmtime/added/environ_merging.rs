@@ -7,20 +7,22 @@ use std::any::Any;
 /// A function that was translated and not compiled, as it was read on the thread that translated it.
 pub type Reading = Box<dyn Any + Send>;
 
-/// What a function has in the end.
-pub enum Merged {
-    /// The code that was compiled for this function: its own, or that of an equal one.
-    Compiled(FuncKey),
-    /// A body that is not compiled yet ([`FunctionMerger::body`]), by a number. It has source locations of this function.
-    Body(u32, FuncKey),
+/// A body that is not compiled yet.
+pub struct Merged {
+    /// Where its code is: the key of a function, or a new one.
+    pub key: FuncKey,
+    /// By this number, [`FunctionMerger::body`] has it, once.
+    pub number: u32,
+    /// It has source locations of this function.
+    pub like: FuncKey,
 }
 
-/// The functions of a module or component after merging.
+/// The functions that were added, after merging.
 #[derive(Default)]
 pub struct Merging {
-    /// The functions that have code, some of which are new ones.
-    pub functions: Vec<(FuncKey, Merged)>,
-    /// The functions that share a body with others, ascending.
+    /// Those that have code, some of which are new ones.
+    pub functions: Vec<Merged>,
+    /// The functions that share a body with others.
     pub shared: Vec<Shared>,
 }
 
@@ -35,18 +37,16 @@ pub struct Shared {
     pub body: FuncKey,
 }
 
-/// Merges the functions of one module or component.
+/// Merges functions of one module or component.
 pub trait FunctionMerger: Send + Sync {
-    /// Reads a function that was translated. `outside` if more than direct calls refers to it.
-    fn read(&self, key: FuncKey, func: &mut CompiledFunctionBody, outside: bool) -> Reading;
+    /// Reads a function that was translated. `outside` if more than direct calls refers to it. On any thread.
+    fn read(&self, key: FuncKey, func: CompiledFunctionBody, outside: bool) -> Reading;
 
-    /// Adds a function that was read. Returns it if it has to be compiled now.
-    fn add(
-        &mut self,
-        key: FuncKey,
-        reading: Reading,
-        func: CompiledFunctionBody,
-    ) -> Option<CompiledFunctionBody>;
+    /// Adds a function that was read.
+    fn add(&mut self, key: FuncKey, reading: Reading);
+
+    /// Says that there is a function that is not added, and whom it calls.
+    fn add_other(&mut self, key: FuncKey, calls: Vec<FuncKey>);
 
     /// Decides what becomes of all functions that were added. `translate` translates one of them again.
     fn plan(

@@ -353,6 +353,58 @@ type CompileInput<'a> =
         "wasmtime",
         Hook {
             file: "src/compile.rs",
+            at: &["inputs: Vec<CompileInput<'a>>,"],
+            put: Put::After("    bodies: Vec<merging::Body<'a>>,"),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/compile.rs",
+            at: &[
+                "let mut ret = CompileInputs { inputs: vec![] };",
+                "",
+                "let module_index = StaticModuleIndex::from_u32(0);",
+            ],
+            put: Put::Instead(
+                "        let mut ret = CompileInputs { inputs: vec![], bodies: vec![] };
+
+        let module_index = StaticModuleIndex::from_u32(0);",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/compile.rs",
+            at: &[
+                "let mut ret = CompileInputs { inputs: vec![] };",
+                "",
+                "ret.collect_inputs_in_translations(types.module_types_builder(), module_translations);",
+            ],
+            put: Put::Instead(
+                "        let mut ret = CompileInputs { inputs: vec![], bodies: vec![] };
+
+        ret.collect_inputs_in_translations(types.module_types_builder(), module_translations);",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/compile.rs",
+            at: &["for (def_func_index, func_body_data) in functions {"],
+            put: Put::After(
+                "                let key = FuncKey::DefinedWasmFunction(module, def_func_index);
+                let body = func_body_data.body.clone();
+                self.bodies.push(merging::Body { input: self.inputs.len(), key, translation, body });",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/compile.rs",
             at: &["let func_body = func_body_data.body.clone();"],
             put: Put::Before(
                 "                    let func_body_data = merging::again(&func_body_data);",
@@ -369,7 +421,7 @@ type CompileInput<'a> =
         let mut raw_outputs = if let Some(inlining_compiler) = compiler.inlining_compiler() {
             if let Some(merger) = inlining_compiler.function_merger() {
                 let (compiled, sharing) =
-                    merging::compile(self.inputs, engine, compiler, inlining_compiler, merger)?;
+                    merging::compile(self, engine, compiler, inlining_compiler, merger)?;
                 shared = sharing;
                 compiled
             } else",

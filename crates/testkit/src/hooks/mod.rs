@@ -496,7 +496,7 @@ let options = crate::fault_injection::unsupported(options);"#,
     },
     Hook {
         file: "src/pass.rs",
-        at: &["let (plan, record) = decide(input, unit, beyond, bodies, stats);"],
+        at: &["let (plan, record) = decide(input, unit, beyond, Some(bodies), stats);"],
         put: Put::Before(r#"let unit = crate::fault_injection::overlooked(unit);"#),
     },
     Hook {

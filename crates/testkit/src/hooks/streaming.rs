@@ -127,10 +127,10 @@ let digest = code_digest(encoding, alignment, packed);"#,
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["compiled.callees.insert(plan.call_target(to));"],
+        at: &["compiled.callees.insert(plan.call_target(function(to)));"],
         put: Put::Instead(
             r#"if !crate::fault_injection::is(crate::fault_injection::Fault::StreamedCalleesAsWritten) {
-    compiled.callees.insert(plan.call_target(to));
+    compiled.callees.insert(plan.call_target(function(to)));
 }"#,
         ),
     },
@@ -169,10 +169,10 @@ self.bodies.body(if is_own { function } else { (self.own)(function) })"#,
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["plan.set_code(own, &self.options);"],
+        at: &["plan.set_code(own);"],
         put: Put::Instead(
             r#"let forgotten = crate::fault_injection::is(crate::fault_injection::Fault::HeldCode);
-plan.set_code(if forgotten { Vec::new() } else { own }, &self.options);"#,
+plan.set_code(if forgotten { Vec::new() } else { own });"#,
         ),
     },
 ];

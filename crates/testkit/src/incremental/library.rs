@@ -288,7 +288,7 @@ impl Embedder<'_> {
             }
         }
         let unit = Parts { functions: &functions, data: &data, options: &options };
-        let (emitted, Streamed { plan, code_of, held, replacing: _ }) =
+        let (emitted, Streamed { plan, code_of, held, streaming: _ }) =
             Emitted::streamed(&unit, streaming);
         self.units.extend(0..program.flushes.len());
         // What was compiled at once has the alignment of the function that it was compiled for.

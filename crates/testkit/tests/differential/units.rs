@@ -166,7 +166,7 @@ fn random_units_whose_ir_is_not_kept() {
             unit.functions.reverse();
         }
         let streaming = Streaming::any(seed as usize);
-        if streaming.most_bytes > 0 || streaming.replacing {
+        if streaming != Streaming::Holding(0) {
             unit.options.similar = Similar { policy: Policy::Size, ..unit.options.similar };
         }
         let parts = Parts::from(&unit);

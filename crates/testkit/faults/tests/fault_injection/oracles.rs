@@ -411,9 +411,13 @@ fn streams_otherwise(fault: Option<Fault>, case: u64) -> bool {
         }
     };
     let parts = Parts::from(&unit);
-    let all = [(usize::MAX, false), (BOUND, false), (usize::MAX, true)];
-    all.into_iter().any(|(most_bytes, replacing)| {
-        let streaming = Streaming { most_bytes, replacing };
+    let all = [
+        Streaming::Holding(usize::MAX),
+        Streaming::Holding(BOUND),
+        Streaming::Replacing(usize::MAX),
+        Streaming::BeforeCode,
+    ];
+    all.into_iter().any(|streaming| {
         runs_differently(fault, || Some(Comparison::streamed(&parts, streaming, case, Effort::default()).0))
     })
 }
