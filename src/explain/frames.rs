@@ -112,13 +112,6 @@ impl MergeMap {
         let thunks = thunks.map(|thunk| key(&thunk.symbol));
         let symbols: BTreeSet<Key> = recorded.code().chain(thunks).collect();
         let says = self.says(&symbols);
-        let called = |callee: Callee<Key>, numbers: &mut Numbers| match callee {
-            Callee::Function(callee) if full || says.contains(&callee) => {
-                Callee::Function(numbers.of(callee))
-            }
-            // Nothing follows from a call of code of its own: the next frame says that itself.
-            Callee::Function(_) | Callee::Unknown => Callee::Unknown,
-        };
         let (mut codes, mut code) = (Vec::new(), Vec::new());
         for symbol in symbols {
             let here: Vec<Key> = self.functions_of(symbol).collect();
@@ -126,13 +119,23 @@ impl MergeMap {
             let is_whole = full || here.len() > 1;
             let mut sites = Vec::new();
             for &(place, at) in recorded.places(&symbol) {
-                let of = here.iter().map(|function| {
-                    let (location, callee) = said(recorded.site(function, at));
-                    (location.filter(|_| is_whole), called(callee, &mut numbers))
+                let said = here.iter().map(|function| said(recorded.site(function, at)));
+                let said: Vec<(Option<u32>, Callee<Key>)> = said.collect();
+                // Nothing follows from calls of code of its own alone: the next frame says that itself.
+                let says_more = |callee: &Callee<Key>| match callee {
+                    Callee::Function(callee) => full || says.contains(callee),
+                    Callee::Unknown => false,
+                };
+                let is_said = said.iter().any(|(_, callee)| says_more(callee));
+                let of = said.into_iter().map(|(location, callee)| {
+                    let callee = match callee {
+                        Callee::Function(callee) if is_said => Callee::Function(numbers.of(callee)),
+                        Callee::Function(_) | Callee::Unknown => Callee::Unknown,
+                    };
+                    (location.filter(|_| is_whole), callee)
                 });
-                let of: Vec<(Option<u32>, Callee<u32>)> = of.collect();
-                if is_whole || of.iter().any(|(_, callee)| *callee != Callee::Unknown) {
-                    sites.push(frames::Site { place, of });
+                if is_whole || is_said {
+                    sites.push(frames::Site { place, of: of.collect() });
                 }
             }
             if is_whole || is_thunk || !sites.is_empty() {
