@@ -94,7 +94,7 @@ impl Oracle {
             Oracle::Differential => UNITS + DIFFERING,
             Oracle::Incremental | Oracle::Library | Oracle::Thunks | Oracle::Streaming => UNITS,
             Oracle::Units | Oracle::Copies => units::COUNT,
-            Oracle::Frames => 200,
+            Oracle::Frames => 1000,
             Oracle::Linked => 13,
             Oracle::Modules => 4 * UNITS,
         }
