@@ -50,14 +50,17 @@ impl Sites {
     /// The instructions of a function, which the verifier must accept. O(n) in its size; nothing is known of a function that
     /// the canonical walk refuses.
     pub fn of(func: &Function) -> Sites {
-        let order = order(func);
+        Sites::in_order(func, &order(func))
+    }
+
+    fn in_order(func: &Function, order: &[Inst]) -> Sites {
         let sites = order.iter().map(|&inst| Site {
             location: func.srcloc(inst),
             callee: callee(func, inst).map_or(Callee::Unknown, Callee::Function),
         });
         let mut tail_callees = Vec::new();
         let mut is_known = !order.is_empty();
-        for &inst in &order {
+        for &inst in order {
             match func.dfg.insts[inst].opcode() {
                 Opcode::ReturnCall => match callee(func, inst) {
                     Some(callee) => tail_callees.push(callee),
@@ -79,13 +82,14 @@ impl Sites {
     /// is; its compiled code then goes to [`Recorded::compiled`]. A function with value labels, which refer to source
     /// locations, is left as it is, and nothing is known of its code.
     pub fn number(func: &mut Function) -> Sites {
-        let mut sites = Sites::of(func);
+        let order = order(func);
+        let mut sites = Sites::in_order(func, &order);
         if func.dfg.values_labels.is_some() {
             return sites;
         }
         // Relative to the base of the function: a location one below it would count as none.
         let base = func.params.ensure_base_srcloc(SourceLoc::new(0)).bits();
-        for (number, inst) in (0..).zip(order(func)) {
+        for (number, inst) in (0..).zip(order) {
             func.set_srcloc(inst, SourceLoc::new(base.wrapping_add(number)));
         }
         sites.base = Some(base);

@@ -158,7 +158,7 @@ pub trait Symbols {
     ) -> bool;
 }
 
-/// Every symbol replaces only itself.
+/// Any symbol replaces any other.
 struct AnySymbols;
 
 impl Symbols for AnySymbols {
@@ -177,6 +177,7 @@ impl Symbols for AnySymbols {
     }
 }
 
+/// Every symbol replaces only itself.
 struct IdentitySymbols;
 
 impl Symbols for IdentitySymbols {
