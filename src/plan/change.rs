@@ -195,12 +195,18 @@ impl Plan {
     }
 
     /// Adds a new body under a symbol of its own.
+    ///
+    /// # Panics
+    ///
+    /// If the symbol is that of something else.
     pub(crate) fn add_body(
         &mut self,
         added: Added,
         body: Function,
         copy_of: Option<FunctionIndex>,
     ) -> FunctionIndex {
+        let (symbol, other) = (&added.symbol, self.item_of(&added.symbol));
+        assert!(other.is_none(), "{symbol}, for a new body, is a symbol that nothing uses yet");
         let function = self.add(added);
         self.enter(Item::Function(function));
         let members = Vec::new();

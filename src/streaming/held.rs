@@ -15,13 +15,14 @@
 
 use crate::canon::{Counts, ShapeHash};
 use crate::congruence::Encodings;
+use crate::corpus::Symbols;
 use crate::options::Options;
 use crate::parameterise::{self, Given, Likeness, Shared, Sketches, Workbench};
 use crate::plan::Plan;
 use crate::unit::{Bodies, FunctionIndex, Observed};
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
-use cranelift_entity::PrimaryMap;
+use cranelift_entity::{EntityRef, PrimaryMap};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -191,13 +192,13 @@ impl Held {
         candidate.map(|candidate| candidate.likeness.shape)
     }
 
-    /// Merges functions of which there is IR and that are similar. `own` is the function that has the IR of each.
+    /// Merges functions of which there is IR and that are similar.
     pub fn merge_similar(
         self,
         plan: &mut Plan,
         observed: &Observed,
         encodings: &Encodings,
-        own: &dyn Fn(FunctionIndex) -> FunctionIndex,
+        arrived: Arrived<'_>,
         bodies: &mut dyn Bodies,
         options: &Options<'_>,
     ) {
@@ -206,15 +207,16 @@ impl Held {
         let mut counts: PrimaryMap<FunctionIndex, Counts> = PrimaryMap::new();
         let mut sketches = Sketches::default();
         for (function, _) in plan.entries().take(plan.added()) {
-            let candidate =
-                self.candidate(own(function)).filter(|candidate| self.is_there(candidate));
+            let candidate = self
+                .candidate(arrived.own[function.index()])
+                .filter(|candidate| self.is_there(candidate));
             counts.push(candidate.map_or_else(Counts::default, |it| it.likeness.counts));
             if let Some(candidate) = candidate {
                 sketches.insert(function, candidate.likeness.sketch.clone());
             }
         }
         drop(self);
-        let mut bodies = HeldBodies { bodies, own };
+        let mut bodies = HeldBodies { bodies, arrived };
         let mut workbench = Workbench::new(plan, given, &mut bodies, options);
         parameterise::search(&mut workbench, given);
         parameterise::align(&mut workbench, encodings, &counts, sketches);
@@ -223,19 +225,34 @@ impl Held {
     }
 }
 
+/// What is known of the functions that arrived.
+#[derive(Clone, Copy)]
+pub(super) struct Arrived<'a> {
+    /// The function that has the IR of each.
+    pub own: &'a [FunctionIndex],
+    pub symbols: &'a Symbols,
+}
+
 /// What the embedder hands out, by the functions that it holds: the IR of a function that equals a held one is that of
 /// the held one.
 struct HeldBodies<'a> {
     bodies: &'a mut dyn Bodies,
-    own: &'a dyn Fn(FunctionIndex) -> FunctionIndex,
+    arrived: Arrived<'a>,
 }
 
 impl Bodies for HeldBodies<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
-        self.bodies.body((self.own)(function))
+        self.bodies.body(self.arrived.own[function.index()])
     }
 
     fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
-        self.bodies.fresh_symbol(members)
+        let symbol = self.bodies.fresh_symbol(members);
+        // A call of another function would become one of the body.
+        if let Some(symbol) = &symbol
+            && self.arrived.symbols.get(symbol).is_some()
+        {
+            panic!("{symbol}, for a new body, is a symbol that nothing uses yet");
+        }
+        symbol
     }
 }

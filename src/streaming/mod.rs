@@ -34,7 +34,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet};
-use held::Held;
+use held::{Arrived, Held};
 
 /// What becomes of a function when it is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl<'a> StreamingMerger<'a> {
     /// that the plan may request its IR, be it kept or made anew.
     ///
     /// For callers who can tell which functions may merge before they make IR, such as by a hash of what they translate, and add only
-    /// those. Of what else calls functions, [`add_call`](StreamingMerger::add_call) must know, and a fresh symbol must be none of
+    /// those. Of what else calls functions, [`add_call`](StreamingMerger::add_call) must know, and a fresh symbol must not be that of
     /// a function that is not added.
     pub fn before_code(options: Options<'a>) -> Self {
         StreamingMerger::with(options, Held::at_most(usize::MAX, held::Compiled::Nothing))
@@ -284,7 +284,8 @@ impl<'a> StreamingMerger<'a> {
         self.corpus.symbols.observe_address(symbol, offset != 0);
     }
 
-    /// Records that code that is not added calls `symbol`, and will not pass extra arguments. Constant time.
+    /// Records that code that is not added calls `symbol`, and will not pass extra arguments. Constant time. A function whose
+    /// calls can be patched must be added, or what it calls be [`Attributes::pinned`].
     pub fn add_call(&mut self, symbol: &UserExternalName) {
         self.corpus.symbols.observe_call(symbol);
     }
@@ -387,8 +388,9 @@ impl<'a> StreamingMerger<'a> {
         let is_all_there = self.held.has_all_ir();
         if self.held.has_two() {
             let encodings = Encodings::from(bucketed).with_compiled(self.compiled(&plan));
-            let own = |function: FunctionIndex| own[function.index()];
-            self.held.merge_similar(&mut plan, &observed, &encodings, &own, bodies, &self.options);
+            let arrived = Arrived { own: &own, symbols: &corpus.symbols };
+            let options = &self.options;
+            self.held.merge_similar(&mut plan, &observed, &encodings, arrived, bodies, options);
         }
         plan.set_code(own);
         match is_all_there {

@@ -33,6 +33,9 @@ pub trait Bodies {
     /// a different one at each call. More functions may be merged into the body later, and the body itself may be merged into
     /// another one: see [`NewBody::members`](crate::NewBody::members). Default: there are none, and functions that would need one are
     /// not merged.
+    ///
+    /// Planning panics if it is the symbol of a function that was added, or of one that is known to be called and arrives
+    /// alone ([`StreamingMerger`](crate::streaming::StreamingMerger)).
     fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
         let _ = members;
         None

@@ -203,7 +203,7 @@ fn classes_do_not_depend_on_what_is_held() {
             Streaming::Holding(usize::MAX),
             Streaming::Replacing(0),
             Streaming::Replacing(some),
-            Streaming::BeforeCode,
+            Streaming::BeforeCode { left_out: 0 },
         ] {
             assert_eq!(none, classes(other), "{other:?}");
         }
@@ -280,7 +280,7 @@ fn compiled_functions_are_replaced_and_what_compiled_code_calls_becomes_a_thunk(
 #[test]
 fn before_code_is_compiled_calls_pass_extra_arguments_but_those_of_other_code() {
     let functions = similar_and_a_caller();
-    let (plan, held) = hold(&functions, &[free(); 4], Streaming::BeforeCode);
+    let (plan, held) = hold(&functions, &[free(); 4], Streaming::BeforeCode { left_out: 0 });
     assert_eq!(held, [true; 4]);
     assert_eq!(dispositions(&plan), ["redirect", "redirect", "redirect", "keep", "keep"]);
     let similar = Similar { policy: Policy::Size, ..Similar::default() };
@@ -294,6 +294,50 @@ fn before_code_is_compiled_calls_pass_extra_arguments_but_those_of_other_code() 
     merger.add_call(&UserExternalName::new(0, 1));
     let plan = merger.plan(&mut Held::new(&functions[..3]));
     assert_eq!(dispositions(&plan), ["redirect", "thunk", "redirect", "keep"]);
+}
+
+/// Bodies in memory, and a symbol for new bodies that something else may have.
+struct Named<'a>(Held<'a>, UserExternalName);
+
+impl Bodies for Named<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        self.0.body(function)
+    }
+
+    fn fresh_symbol(&mut self, _: &[FunctionIndex]) -> Option<UserExternalName> {
+        Some(self.1.clone())
+    }
+}
+
+/// A new body never gets the symbol of something else: calls of that would become calls of the body.
+#[test]
+fn the_symbol_of_a_new_body_is_refused_if_something_else_has_it() {
+    let functions = similar_and_a_caller();
+    let plan = |symbol: UserExternalName, arrives: bool| {
+        let similar = Similar { policy: Policy::Size, ..Similar::default() };
+        let options = Options { similar, target: uniform(Target::x86_64()), ..Options::default() };
+        let mut bodies = Named(Held::new(&functions), symbol);
+        let (mut merger, mut streaming) =
+            (Merger::new(options), StreamingMerger::before_code(options));
+        for func in &functions {
+            let symbol = func.name.get_user().expect("has a symbol").clone();
+            merger.add(symbol.clone(), func, free()).expect("is added");
+            streaming.add(symbol, func, free()).expect("is added");
+        }
+        streaming.add_call(&UserExternalName::new(5, 5));
+        std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| match arrives {
+            true => streaming.plan(&mut bodies),
+            false => merger.plan(&mut bodies),
+        }))
+    };
+    for arrives in [false, true] {
+        assert_eq!(
+            plan(UserExternalName::new(7, 0), arrives).expect("is free").new_bodies().len(),
+            1
+        );
+        assert!(plan(UserExternalName::new(0, 1), arrives).is_err());
+    }
+    assert!(plan(UserExternalName::new(5, 5), true).is_err());
 }
 
 /// A thunk of a function whose tail calls must not let the stack grow is a tail call, also where functions arrived one at a

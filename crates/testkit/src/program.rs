@@ -193,8 +193,11 @@ pub enum Streaming {
     Holding(usize),
     /// It holds at most this many bytes, makes IR anew, and replaces what it compiled.
     Replacing(usize),
-    /// It compiles nothing before the plan.
-    BeforeCode,
+    /// It compiles nothing before the plan, and does not add this many of eight functions: the last ones.
+    BeforeCode {
+        /// In eighths of the functions.
+        left_out: usize,
+    },
 }
 
 impl Streaming {
@@ -204,7 +207,7 @@ impl Streaming {
         match number / 4 % 5 {
             0 | 1 => Streaming::Holding(most_bytes),
             2 | 3 => Streaming::Replacing(most_bytes),
-            _ => Streaming::BeforeCode,
+            _ => Streaming::BeforeCode { left_out: number / 20 % 4 },
         }
     }
 
@@ -216,7 +219,7 @@ impl Streaming {
     fn most_bytes(self) -> usize {
         match self {
             Streaming::Holding(most_bytes) | Streaming::Replacing(most_bytes) => most_bytes,
-            Streaming::BeforeCode => usize::MAX,
+            Streaming::BeforeCode { .. } => usize::MAX,
         }
     }
 
@@ -224,8 +227,21 @@ impl Streaming {
         match self {
             Streaming::Holding(most_bytes) => StreamingMerger::holding(options, most_bytes),
             Streaming::Replacing(most_bytes) => StreamingMerger::replacing(options, most_bytes),
-            Streaming::BeforeCode => StreamingMerger::before_code(options),
+            Streaming::BeforeCode { .. } => StreamingMerger::before_code(options),
         }
+    }
+
+    /// How many functions are added. All, if a call in the others can be patched: it finds its callee under the symbol that it
+    /// had.
+    fn added(self, functions: &[Member]) -> usize {
+        let Streaming::BeforeCode { left_out } = self else {
+            return functions.len();
+        };
+        let added = functions.len() - functions.len() * left_out / 8;
+        let mut others = functions[added..].iter();
+        let is_patched =
+            others.any(|other| other.body.dfg.ext_funcs.values().any(|callee| callee.patchable));
+        if is_patched { functions.len() } else { added }
     }
 }
 
@@ -414,17 +430,21 @@ impl Program {
 
     /// The unit as an embedder emits it that compiles functions as they arrive and holds some: kept functions have the code of
     /// the function that they equalled when they were added; references of compiled code are redirected afterwards, and held
-    /// functions are compiled then. Data objects are not merged.
+    /// functions are compiled then. Functions that are not added come last and are compiled as they are, and their references are
+    /// redirected as well. Data objects are not merged.
     ///
     /// # Panics
     ///
     /// If two parts have one symbol, a function has no body, or IR that is not held is requested.
     pub fn streamed(unit: &Parts<'_>, streaming: Streaming) -> (Program, Streamed) {
         let mut merger = streaming.merger(*unit.options);
+        let all = unit.functions;
+        let (added, others) = all.split_at(streaming.added(all));
+        let unit = &Parts { functions: added, ..*unit };
         for reloc in unit.data.iter().flat_map(|member| &member.object.relocations) {
             merger.add_address_use(&reloc.target, reloc.addend);
         }
-        for member in unit.functions {
+        for member in all {
             // What is said only later can only be said of what has code of its own. Other addresses are found in the code.
             for gv in member.body.global_values.values() {
                 if let GlobalValueData::Symbol { name: ExternalName::User(name), offset, .. } = gv
@@ -434,6 +454,9 @@ impl Program {
                     merger.add_address_use(symbol, offset.bits());
                 }
             }
+        }
+        for other in others {
+            refer(&mut merger, &other.body);
         }
         let (mut code_of, mut held) = (Vec::new(), Vec::new());
         // As on two threads: what was read is the same.
@@ -471,6 +494,12 @@ impl Program {
             }
             body
         });
+        for other in others {
+            let mut body = other.body.clone();
+            relocate(&plan, &mut body);
+            program.functions.push((other.symbol(), Definition::Body(Box::new(body))));
+            program.entries.push(entry(other, &other.symbol()));
+        }
         for DataMember { symbol, attributes, object } in unit.data {
             let mut object = object.clone();
             for reloc in &mut object.relocations {
@@ -509,6 +538,33 @@ fn entry(member: &Member, symbol: &UserExternalName) -> Entry {
     }
 }
 
+/// Says to what the code of a function refers that is not added.
+fn refer(merger: &mut StreamingMerger<'_>, func: &Function) {
+    let symbol = |name: &ExternalName| match name {
+        ExternalName::User(name) => Some(func.params.user_named_funcs()[*name].clone()),
+        _ => None,
+    };
+    for (func_ref, callee) in func.dfg.ext_funcs.iter() {
+        let Some(symbol) = symbol(&callee.name) else { continue };
+        match takes_address(func, func_ref) {
+            true => merger.add_address_use(&symbol, 0),
+            false => merger.add_call(&symbol),
+        }
+    }
+    for gv in func.global_values.values() {
+        if let GlobalValueData::Symbol { name, offset, .. } = gv {
+            symbol(name).into_iter().for_each(|name| merger.add_address_use(&name, offset.bits()));
+        }
+    }
+}
+
+fn takes_address(func: &Function, func_ref: FuncRef) -> bool {
+    (0..func.dfg.num_insts()).any(|inst| {
+        let data = &func.dfg.insts[Inst::new(inst)];
+        matches!(data, InstructionData::FuncAddr { func_ref: used, .. } if *used == func_ref)
+    })
+}
+
 /// Redirects the references of compiled code. Nothing else of it can be changed.
 fn relocate(plan: &Plan, func: &mut Function) {
     for index in 0..func.dfg.ext_funcs.len() {
@@ -521,10 +577,7 @@ fn relocate(plan: &Plan, func: &mut Function) {
         if patchable {
             continue;
         }
-        let takes_address = (0..func.dfg.num_insts()).any(|inst| {
-            let data = &func.dfg.insts[Inst::new(inst)];
-            matches!(data, InstructionData::FuncAddr { func_ref: used, .. } if *used == func_ref)
-        });
+        let takes_address = takes_address(func, func_ref);
         let symbol = func.params.user_named_funcs()[name].clone();
         let to = match takes_address {
             true => plan.address_symbol(&symbol),

@@ -17,6 +17,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::check::{Proof, Refutation};
 use cranelift_mergefunc::incremental::{Increment, MergeCache};
+use cranelift_mergefunc::thunk::{CallThunks, call_thunk};
 use cranelift_mergefunc::{
     Attributes, Bodies, Callees, Compare, FunctionIndex, Instructions, Options, Plan, Policy,
     Similar, SizeModel, Target,
@@ -188,6 +189,23 @@ impl Unit {
             self.functions.push(duplicate);
         }
         pushed
+    }
+
+    /// Appends a caller of every function, under a symbol of `namespace`: it passes its parameters and returns the results. Returns
+    /// the symbol of each function and that of its caller.
+    pub fn push_callers(&mut self, namespace: u32) -> Vec<[UserExternalName; 2]> {
+        let call_thunks = CallThunks { tail_calls: true, colocated: true };
+        let caller = |(index, callee): (u32, &Member)| {
+            let name = UserFuncName::user(namespace, index);
+            let signature = &callee.body.signature;
+            let body = call_thunk(name, signature, &[], &callee.symbol(), &call_thunks);
+            Member { attributes: callee.attributes, body }
+        };
+        let callers: Vec<Member> = (0..).zip(&self.functions).map(caller).collect();
+        let symbols = self.functions.iter().zip(&callers);
+        let symbols = symbols.map(|(callee, caller)| [callee.symbol(), caller.symbol()]).collect();
+        self.functions.extend(callers);
+        symbols
     }
 
     /// A name by which a function calls one of the unit, and the symbol of another one that it could call instead.

@@ -336,6 +336,8 @@ faults! {
     StreamedDigest = "streamed-digest",
     /// All symbols that are not added are one.
     StreamedImports = "streamed-imports",
+    /// What code calls that is not added may lose its symbol to a body that takes extra arguments.
+    StreamedCalls = "streamed-calls",
     /// What code calls that may be replaced may lose its symbol, although that code may also stay.
     ReplacedCallees = "replaced-callees",
     /// The IR of a function that equals a held one is requested under its own number.

@@ -136,6 +136,15 @@ let digest = code_digest(encoding, alignment, packed);"#,
     },
     Hook {
         file: "src/streaming/mod.rs",
+        at: &["self.corpus.symbols.observe_call(symbol);"],
+        put: Put::Instead(
+            r#"if !crate::fault_injection::is(crate::fault_injection::Fault::StreamedCalls) {
+    self.corpus.symbols.observe_call(symbol);
+}"#,
+        ),
+    },
+    Hook {
+        file: "src/streaming/mod.rs",
         at: &["let digest = digest.unwrap_or_else(|| of_malformed(function.as_u32().into()));"],
         put: Put::After(
             r#"let digest = if crate::fault_injection::is(crate::fault_injection::Fault::StreamedDigest) { [digest[0]; 32] } else { digest };"#,
@@ -143,10 +152,10 @@ let digest = code_digest(encoding, alignment, packed);"#,
     },
     Hook {
         file: "src/streaming/held.rs",
-        at: &["self.bodies.body((self.own)(function))"],
+        at: &["self.bodies.body(self.arrived.own[function.index()])"],
         put: Put::Instead(
             r#"let is_own = crate::fault_injection::is(crate::fault_injection::Fault::HeldBody);
-self.bodies.body(if is_own { function } else { (self.own)(function) })"#,
+self.bodies.body(if is_own { function } else { self.arrived.own[function.index()] })"#,
         ),
     },
     Hook {

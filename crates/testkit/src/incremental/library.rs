@@ -366,10 +366,15 @@ impl Embedder<'_> {
         }
         let alignments: Vec<_> =
             plan.entries().map(|(_, entry)| (entry.symbol(), entry.alignment())).collect();
+        // Of functions that were not added, the plan says nothing.
+        let own_alignment = |symbol: &UserExternalName| {
+            let member = unit.functions.iter().find(|member| member.symbol() == *symbol);
+            member.expect("of the unit").attributes.alignment
+        };
         let thunks = thunks.into_iter().map(|(own, jump)| (own, Definition::Jump(jump)));
         for (symbol, definition) in emitted.functions.into_iter().chain(thunks) {
-            let alignment = alignments.iter().find(|(own, _)| **own == symbol);
-            let alignment = alignment.expect("is in the plan").1;
+            let planned = alignments.iter().find(|(own, _)| **own == symbol);
+            let alignment = planned.map_or_else(|| own_alignment(&symbol), |&(_, planned)| planned);
             match definition {
                 Definition::Body(func) => {
                     let alignment = alignment_of(&symbol, alignment);

@@ -24,6 +24,9 @@ const DUPLICATES: u32 = 77;
 /// The namespace of duplicates that call other functions.
 const NEAR_MISSES: u32 = 78;
 
+/// The namespace of callers that are not added to all mergers.
+const CALLERS: u32 = 79;
+
 /// Features that every processor of this kind has.
 const MACHINE: Machine = Machine::X86_64;
 
@@ -148,7 +151,8 @@ fn random_units_of_canonical_bodies() {
 }
 
 /// Functions are compiled as they arrive, no IR is kept, and references are redirected where code is linked. Every
-/// function has a duplicate, before or behind it, and those that call have one that calls another function.
+/// function has a duplicate, before or behind it, those that call have one that calls another function, and each has a caller
+/// besides, which may not be added.
 #[test]
 fn random_units_whose_ir_is_not_kept() {
     let mut tally = Tally::default();
@@ -164,6 +168,11 @@ fn random_units_whose_ir_is_not_kept() {
         }
         if seed % 2 == 0 {
             unit.functions.reverse();
+        }
+        for [callee, caller] in unit.push_callers(CALLERS) {
+            if runnable.contains(&callee) {
+                runnable.insert(caller);
+            }
         }
         let streaming = Streaming::any(seed as usize);
         if streaming != Streaming::Holding(0) {

@@ -204,7 +204,7 @@ fn is_wrong_in_steps(
             return true;
         }
         cache.extend(&increment);
-        named.extend(emitted(&plan, held.members, &unit.options));
+        named.extend(emitted(&plan, held.members));
         rest = after;
     }
     false
@@ -244,7 +244,7 @@ pub fn in_steps(
         all.data.extend(merged.data);
         all.entries.extend(merged.entries);
         cache.extend(&increment);
-        named.extend(emitted(&plan, members, &unit.options));
+        named.extend(emitted(&plan, members));
         rest = after;
     }
     let mut programs = [program::Program::unmerged(&Parts::from(unit)), all];
@@ -273,12 +273,12 @@ pub fn refers_to_nothing(unit: &Unit, sizes: &[usize], seed: u64) -> bool {
         for late in plan.late_thunks() {
             eliminated.remove(plan.entry(late.function).symbol());
         }
-        emitted(plan, members, &unit.options).iter().any(|symbol| eliminated.contains(symbol))
+        emitted(plan, members).iter().any(|symbol| eliminated.contains(symbol))
     })
 }
 
 /// The symbols that the code of a unit refers to.
-fn emitted(plan: &Plan, members: &[Member], options: &Options<'_>) -> Vec<UserExternalName> {
+fn emitted(plan: &Plan, members: &[Member]) -> Vec<UserExternalName> {
     let thunks = plan.entries().take(plan.added());
     let thunks = thunks.filter(|(_, entry)| matches!(entry.disposition(), Disposition::Thunk { .. }));
     let thunks = thunks.map(|(function, _)| function);

@@ -137,6 +137,7 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (StreamedAlignment, &[Streaming]),
     (StreamedDigest, &[Streaming]),
     (StreamedImports, &[Streaming]),
+    (StreamedCalls, &[Streaming]),
     (ReplacedCallees, &[Streaming]),
     (HeldBody, &[Streaming]),
     (ReleasedBody, &[Streaming]),

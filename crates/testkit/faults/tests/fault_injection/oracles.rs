@@ -143,7 +143,7 @@ impl Oracle {
                 odd => planted(fault, || streams_program_otherwise(odd)),
             },
             (Oracle::Units, _) => units::run_otherwise(fault, case),
-            (Oracle::Frames, _) => planted(fault, || panics(|| drop(testkit::backtrace::check(case)))),
+            (Oracle::Frames, _) => planted(fault, || panics(|| _ = testkit::backtrace::check(case))),
             (Oracle::Copies, _) => units::copies_differ(fault, case),
         }
     }
@@ -151,6 +151,9 @@ impl Oracle {
 
 /// The namespace of duplicates that call other functions.
 const NEAR_MISSES: u32 = 78;
+
+/// The namespace of callers that are not added to all mergers.
+const CALLERS: u32 = 79;
 
 /// Seeds of units and programs that come first, since faults are noticed there: otherwise it would take as long to come to
 /// them as all else.
@@ -410,16 +413,23 @@ fn streams_otherwise(fault: Option<Fault>, case: u64) -> bool {
             generated.unit
         }
     };
-    let parts = Parts::from(&unit);
+    let differs = |unit: &Unit, streaming| {
+        let parts = Parts::from(unit);
+        runs_differently(fault, || Some(Comparison::streamed(&parts, streaming, case, Effort::default()).0))
+    };
     let all = [
         Streaming::Holding(usize::MAX),
         Streaming::Holding(BOUND),
         Streaming::Replacing(usize::MAX),
-        Streaming::BeforeCode,
+        Streaming::BeforeCode { left_out: 0 },
     ];
-    all.into_iter().any(|streaming| {
-        runs_differently(fault, || Some(Comparison::streamed(&parts, streaming, case, Effort::default()).0))
-    })
+    if all.into_iter().any(|streaming| differs(&unit, streaming)) {
+        return true;
+    }
+    let mut unit = unit;
+    unit.push_callers(CALLERS);
+    // Half of the callers are added.
+    differs(&unit, Streaming::BeforeCode { left_out: 2 })
 }
 
 /// Whether a merging module differs from the plain one after random calls.

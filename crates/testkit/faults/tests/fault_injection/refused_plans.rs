@@ -4,7 +4,7 @@ use arbitrary::Unstructured;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_mergefunc::fault_injection::{Fault, planted};
 use cranelift_mergefunc::internals::decided;
-use cranelift_mergefunc::{Plan, Disposition, FunctionIndex, Linkage, Options, Compare, Prove, Reason, cranelift_codegen};
+use cranelift_mergefunc::{Plan, Disposition, FunctionIndex, Linkage, Options, Prove, Reason, cranelift_codegen};
 use cranelift_mergefunc::check::{Mismatch, Proof};
 use cranelift_mergefunc::data::{DataAttributes, DataObject, DataReloc, Contents};
 use std::collections::BTreeSet;
