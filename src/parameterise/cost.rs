@@ -147,6 +147,34 @@ pub(super) const MAX_GAPS: usize = 60;
 /// instructions, so this is one in fifty.
 pub(super) const MIN_PER_ARM: usize = 100;
 
+/// With `Balanced`, a call that goes through a thunk may execute one instruction more for this many that it executes without
+/// merging.
+pub(super) const MIN_PER_PASSED: i64 = 8;
+
+/// Instructions that a call takes at least, to enter a function and to leave it. From what Cranelift emits.
+pub(super) const CALL: i64 = 5;
+
+/// Instructions to compare a number and branch.
+pub(super) const BRANCH: i64 = 2;
+
+/// Instructions to branch to an arm and to join again.
+pub(super) const ARM: i64 = 3;
+
+/// The instruction of a thunk in raw bytes, besides those that pass arguments.
+pub(super) const JUMP_THUNK: i64 = 1;
+
+/// Instructions of a thunk that is a function, which has a frame, besides those that pass arguments.
+pub(super) const CALL_THUNK: i64 = 5;
+
+/// Instructions that a call of another function executes: an assumption.
+pub(super) const CALLEE: i64 = 10;
+
+/// How often a loop runs: an assumption.
+pub(super) const LOOP: i64 = 8;
+
+/// Loops in so many others run as often as those in one less.
+pub(super) const MAX_LOOP_DEPTH: usize = 3;
+
 /// How many extra arguments a body of aligned functions takes, at most.
 pub(super) const MAX_ALIGNED_ARGUMENTS: usize = 6;
 

@@ -27,6 +27,7 @@ mod as_written;
 mod body;
 mod cost;
 mod dispatch;
+mod frequencies;
 mod judge;
 mod levels;
 mod likeness;

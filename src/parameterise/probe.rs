@@ -153,6 +153,11 @@ impl Sizes<'_> {
         Some(code.size())
     }
 
+    /// Whether a thunk that passes these arguments is raw bytes.
+    pub fn is_raw_thunk(&self, signature: &Signature, arguments: &[ExtraArgument]) -> bool {
+        self.raw_thunk(signature, arguments).is_some()
+    }
+
     /// Whether a function of this signature can be a thunk that passes these arguments.
     pub fn has_thunk(
         &self,

@@ -60,6 +60,9 @@ pub enum Reason {
     /// Kept: it differs from others in constants and callees only, but passing these to a parameterised body would
     /// take more bytes than the body saves.
     SimilarNotSmaller,
+    /// Kept: it differs from others in constants and callees only, but is so short that calls of a parameterised body would
+    /// take noticeably longer.
+    SimilarSlower,
     /// Redirected: its code is emitted under a digest of its contents, which other units may share; and that code.
     ContentAddressed,
     /// Data object, kept: it can be written.
@@ -74,7 +77,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Reason; 29] = [
+    pub const ALL: [Reason; 30] = [
         Reason::Prefiltered,
         Reason::Different,
         Reason::ReferencesDiffer,
@@ -99,6 +102,7 @@ impl Reason {
         Reason::Similar,
         Reason::ThunkCheaper,
         Reason::SimilarNotSmaller,
+        Reason::SimilarSlower,
         Reason::ContentAddressed,
         Reason::Writable,
         Reason::ThreadLocal,
@@ -133,6 +137,7 @@ impl Reason {
             Reason::Similar => "similar",
             Reason::ThunkCheaper => "thunk-cheaper",
             Reason::SimilarNotSmaller => "similar-not-smaller",
+            Reason::SimilarSlower => "similar-slower",
             Reason::ContentAddressed => "content-addressed",
             Reason::Writable => "writable",
             Reason::ThreadLocal => "thread-local",
@@ -183,6 +188,9 @@ impl Reason {
             }
             Reason::SimilarNotSmaller => {
                 "differs from others in constants and callees only, but a common body does not pay"
+            }
+            Reason::SimilarSlower => {
+                "differs from others in constants and callees only, but calls of a common body would take longer"
             }
             Reason::ContentAddressed => {
                 "its code is emitted under a digest of its contents, which other units may share"

@@ -37,7 +37,7 @@ fn what_needs_no_apply_is_not_changed() {
 
 fn constants(functions: u32, target: Target) -> Plan {
     let unit = Family::Constants.unit(functions);
-    let similar = Similar { policy: Policy::Balanced, ..Similar::default() };
+    let similar = Similar { policy: Policy::Size, ..Similar::default() };
     let options = Options { target, similar, ..Options::default() };
     let mut merger = Merger::new(options);
     for (at, func) in unit.iter().enumerate() {

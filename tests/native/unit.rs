@@ -2,7 +2,7 @@
 
 use crate::cases::Case;
 use crate::shapes::Calls;
-use cranelift_mergefunc::Addresses;
+use cranelift_mergefunc::{Addresses, Policy, Similar};
 use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions, ModuleStats};
 use cranelift_module::{DataId, FuncId, Linkage, Module};
 use cranelift_object::ObjectModule;
@@ -90,6 +90,7 @@ pub fn content_addressed(cases: &[Case], build: Build, which: usize) -> Vec<u8> 
     let options = ModuleOptions {
         back_end: BackEnd::Object,
         content_addressed: true,
+        similar: Similar { policy: Policy::Size, ..Similar::default() },
         ..ModuleOptions::default()
     };
     let build = Build { per_function_section: true, ..build };

@@ -29,6 +29,7 @@ mod speed;
 
 use super::body::{as_passed, fold_branches};
 use super::cost::{Effort, Share};
+use super::frequencies::{Frequencies, is_thunk_fast};
 use super::probe::{OwnSizes, Probed, Sizes};
 use super::workbench::{Member, Workbench, is_cheaper};
 use super::{context, cost, is_candidate, order};
@@ -45,6 +46,7 @@ use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use blocks::{Aligned, Alignment};
 use core::cmp::Reverse;
 use cranelift_codegen::ir::{Function, Signature, types};
 use cranelift_entity::{EntityRef, EntitySet, PrimaryMap, SecondaryMap};
@@ -125,6 +127,8 @@ struct Merge {
     arguments: [Arc<[ExtraArgument]>; 2],
     /// Bytes of the two functions together, and of the body.
     sizes: [i64; 2],
+    /// How many instructions more a call of each function may execute in a thunk, if that matters.
+    left: [Option<i64>; 2],
 }
 
 /// What becomes of a function of a pair, and the bytes that takes.
@@ -243,7 +247,7 @@ impl Aligning<'_, '_> {
         let (signature, observes) = (signature.clone(), *observes_its_frame);
         let selector = ExtraArgument::Constant { ty: types::I32, bits: 0 };
         let arguments = as_passed(alloc::vec![selector], &signature, self.workbench.options);
-        let outcome = self.outcome(function, &signature, observes, &arguments);
+        let outcome = self.outcome(function, &signature, observes, &arguments, None);
         outcome.map(|outcome| outcome.bytes)
     }
 
@@ -284,6 +288,12 @@ impl Aligning<'_, '_> {
                 let Some(alignment) = blocks::align(outlines, cost::MAX_DIFFERING) else {
                     return;
                 };
+                let left = match options.similar.policy {
+                    Policy::Balanced => {
+                        [0, 1].map(|side| Some(left(two[side], outlines[side], &alignment)))
+                    }
+                    Policy::Off | Policy::Size => [None; 2],
+                };
                 let fast = options.similar.policy != Policy::Balanced
                     || speed::is_kept(two[0], outlines[0], &alignment);
                 if !fast || !blocks::corresponds(two, outlines, extra, &alignment) {
@@ -311,7 +321,7 @@ impl Aligning<'_, '_> {
                         let sizes = [a + b, of_body];
                         let signature = originals[0].func.signature.clone();
                         let observes = outlines.map(|outline| outline.observes_its_frame);
-                        *merged = Some(Merge { signature, observes, body, arguments, sizes });
+                        *merged = Some(Merge { signature, observes, body, arguments, sizes, left });
                     }
                 }
             },
@@ -331,7 +341,13 @@ impl Aligning<'_, '_> {
             similar.tried += 1;
             let outcomes = [0, 1].map(|side| {
                 let (observes, arguments) = (merge.observes[side], &merge.arguments[side]);
-                self.outcome(functions[side], &merge.signature, observes, arguments)
+                self.outcome(
+                    functions[side],
+                    &merge.signature,
+                    observes,
+                    arguments,
+                    merge.left[side],
+                )
             });
             if let [Some(a), Some(b)] = outcomes {
                 let [before, body] = merge.sizes;
@@ -344,13 +360,15 @@ impl Aligning<'_, '_> {
         paying
     }
 
-    /// What becomes of a function if it passes these arguments to a body. `None` if it cannot.
+    /// What becomes of a function if it passes these arguments to a body, where a call of a thunk may execute `left` instructions
+    /// more, or any number. `None` if it cannot.
     fn outcome(
         &mut self,
         function: FunctionIndex,
         signature: &Signature,
         observes: bool,
         arguments: &[ExtraArgument],
+        left: Option<i64>,
     ) -> Option<Outcome> {
         let none = Probed::default();
         let Workbench { plan, options, uses, merged_into, .. } = &mut *self.workbench;
@@ -368,6 +386,8 @@ impl Aligning<'_, '_> {
                 _ => None,
             };
             let thunk = thunk.map(i64::from);
+            let is_fast = is_thunk_fast(left, keeps_symbol, &sizes, signature, arguments);
+            let thunk = thunk.filter(|_| is_fast);
             return match (keeps_symbol, thunk) {
                 (true, None) => None,
                 (true, Some(bytes)) => Some(Outcome { thunk: true, bytes }),
@@ -406,7 +426,8 @@ impl Aligning<'_, '_> {
         outcomes: [Outcome; 2],
         saved: i64,
     ) -> bool {
-        let Merge { signature: _, observes: _, body, arguments, sizes: [_, bytes] } = merge;
+        let Merge { signature: _, observes: _, body, arguments, sizes: [_, bytes], left: _ } =
+            merge;
         let parameters = arguments[0].len();
         let members = functions.into_iter().zip(arguments).zip(outcomes);
         let members: Vec<Member> = members
@@ -433,6 +454,17 @@ impl Aligning<'_, '_> {
         });
         true
     }
+}
+
+/// How many instructions more a call of `func` may execute, one of two functions that are aligned, apart from those of the body.
+fn left(func: &Function, outline: &Outline, alignment: &Alignment) -> i64 {
+    let mut frequencies = Frequencies::of(func);
+    for (number, parts) in alignment.blocks.iter().enumerate() {
+        let (block, _) = outline.block(number);
+        let arms = parts.iter().filter(|part| matches!(part, Aligned::Gap(_))).count();
+        frequencies.add(block, arms as i64 * cost::ARM);
+    }
+    frequencies.left()
 }
 
 /// A function of a pair, as the plan leaves it so far.

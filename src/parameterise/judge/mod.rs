@@ -6,6 +6,7 @@
 //! calls that pass arguments. Nothing is written into the plan here (`accept` does), so that several sets can be judged at a time.
 
 mod callees;
+mod fast;
 
 use crate::apply::{Written, emitted, emitted_as, not_redirected};
 use crate::canon::{self, Place};
@@ -15,6 +16,7 @@ use crate::options::{Callees, Options};
 use crate::parameterise::argument_plan::{ArgumentPlan, CalleeStrategies};
 use crate::parameterise::cost;
 use crate::parameterise::cost::Share;
+use crate::parameterise::frequencies::is_thunk_fast;
 use crate::parameterise::probe::{CALLEE, Probed, Sizes};
 use crate::parameterise::split::{Column, Part, Problem, Row};
 use crate::parameterise::table::{self, Set, Table};
@@ -31,6 +33,7 @@ use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Inst, Signature, types};
 use cranelift_entity::SecondaryMap;
 use cranelift_size_model::SizeModel;
+use fast::Speed;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
@@ -57,6 +60,8 @@ enum Verdict {
     DoesNot(Option<i64>),
     /// One of them must keep its symbol, and there is no thunk for it.
     NoThunk,
+    /// Calls would execute too many instructions more.
+    Slower,
 }
 
 impl Verdict {
@@ -65,7 +70,7 @@ impl Verdict {
         match self {
             Verdict::Pays(candidate) => (true, Some(candidate.saved)),
             Verdict::DoesNot(saved) => (false, *saved),
-            Verdict::NoThunk => (false, None),
+            Verdict::NoThunk | Verdict::Slower => (false, None),
         }
     }
 }
@@ -128,7 +133,26 @@ impl Judge<'_> {
         let Judged { set, paying, kept, counts, first } = judged;
         let table = set.table;
         let known = HashMap::default();
-        let mut work = Work { judge: self, table, bodies, scratch, encoding, sizes, known, counts };
+        let mut work = Work {
+            judge: self,
+            table,
+            bodies,
+            scratch,
+            encoding,
+            sizes,
+            known,
+            counts,
+            speed: None,
+        };
+        work.speed = work.speed(set);
+        let (rows, slow) = work.fast_enough(set);
+        if !slow.is_empty() {
+            kept.push((slow, Reason::SimilarSlower, None));
+        }
+        if rows.len() < 2 {
+            return;
+        }
+        let set = &Set { table, parameters: table.parameters(&rows), rows };
         let direct = work.stay_direct(set);
         let Some(problem) = work.problem(set, &direct) else {
             return;
@@ -156,6 +180,7 @@ impl Judge<'_> {
                 }
                 Verdict::DoesNot(saved) => (Reason::SimilarNotSmaller, saved),
                 Verdict::NoThunk => (Reason::NoThunk, None),
+                Verdict::Slower => (Reason::SimilarSlower, None),
             };
             // Smaller parts may pay.
             match problem.divide(&part, true) {
@@ -184,6 +209,8 @@ struct Work<'a, 'b> {
     /// Bytes of functions with so many instructions: where calls go elsewhere and pass nothing more, they take the same.
     known: HashMap<(FunctionIndex, usize), i64, FxBuildHasher>,
     counts: &'b mut SimilarCounts,
+    /// If calls must stay as fast.
+    speed: Option<Speed>,
 }
 
 impl Work<'_, '_> {
@@ -365,6 +392,7 @@ impl Work<'_, '_> {
             return Err(Verdict::NoThunk);
         };
         let mut outcomes = Outcomes { members: Vec::new(), cost };
+        let left = self.left(rows, argument_plan);
         // The same for all rows: it depends on the types.
         let mut zeros = None;
         for (at, &row) in rows.iter().enumerate() {
@@ -390,13 +418,16 @@ impl Work<'_, '_> {
                 true => self.sizes.thunk(signature, &extra_arguments, observes).map(i64::from),
                 false => None,
             };
-            let by_thunk =
-                keeps_symbol || thunk.is_some_and(|thunk| is_cheaper(thunk, calls, count));
-            outcomes.cost += match (by_thunk, thunk) {
-                (true, Some(thunk)) => thunk,
-                (true, None) => return Err(Verdict::NoThunk),
-                (false, _) => calls,
+            let is_fast =
+                || is_thunk_fast(left, keeps_symbol, &self.sizes, signature, &extra_arguments);
+            let (by_thunk, bytes) = match thunk {
+                None if keeps_symbol => return Err(Verdict::NoThunk),
+                Some(_) if keeps_symbol && !is_fast() => return Err(Verdict::Slower),
+                Some(thunk) if keeps_symbol => (true, thunk),
+                Some(thunk) if is_cheaper(thunk, calls, count) && is_fast() => (true, thunk),
+                Some(_) | None => (false, calls),
             };
+            outcomes.cost += bytes;
             let arguments = extra_arguments.into();
             outcomes.members.push(Member { function, arguments, thunk: by_thunk });
         }

@@ -307,6 +307,7 @@ fn kind<I>(disposition: Disposition<I>, reason: Reason, resembles: bool) -> Kind
         | Reason::MergeLimit
         | Reason::NotProved
         | Reason::SimilarNotSmaller
+        | Reason::SimilarSlower
         | Reason::AddressSignificant
         | Reason::NoAlias
         // Not of what is kept.

@@ -1,0 +1,97 @@
+//! What judging has to know of speed: how much more a call of a body may execute, and what a call of each function does.
+
+use super::Work;
+use crate::apply::not_redirected;
+use crate::canon::Place;
+use crate::extra_argument::ExtraArgument;
+use crate::options::Policy;
+use crate::parameterise::argument_plan::ArgumentPlan;
+use crate::parameterise::body::as_passed;
+use crate::parameterise::cost;
+use crate::parameterise::frequencies::{Frequencies, is_thunk_fast};
+use crate::parameterise::table::{Set, Table};
+use crate::parameterise::value::Value;
+use alloc::vec::Vec;
+use cranelift_codegen::ir::{Block, types};
+
+/// The frequencies of all functions of a table: they have one shape.
+pub(super) struct Speed {
+    frequencies: Frequencies,
+    /// The block of each column.
+    blocks: Vec<Option<Block>>,
+}
+
+impl Speed {
+    /// How many instructions more a call of a body may execute, apart from those of the body.
+    fn left(&mut self, table: &Table, rows: &[u32], argument_plan: &ArgumentPlan) -> i64 {
+        let Speed { frequencies, blocks } = self;
+        frequencies.clear();
+        let mut add = |column: usize, more: i64| {
+            if let Some(block) = blocks[column] {
+                frequencies.add(block, more);
+            }
+        };
+        for parameter in &argument_plan.passed {
+            let value = table.value(table.at(rows[0], parameter.columns[0]));
+            for &column in &parameter.columns {
+                add(column, value.map_or(0, computed));
+            }
+        }
+        for dispatch in &argument_plan.dispatches {
+            let cases = dispatch.cases.iter().max().map_or(1, |last| last + 1);
+            let comparisons = i64::from(cases.next_power_of_two().ilog2());
+            for column in dispatch.callees.iter().flat_map(|callee| &callee.columns) {
+                add(*column, comparisons * cost::BRANCH);
+            }
+        }
+        frequencies.left()
+    }
+}
+
+/// How many instructions a body executes that receives this value in place of knowing it.
+fn computed(value: &Value) -> i64 {
+    match value {
+        // An operand in a register.
+        Value::Constant { ty, bits: _ } if ty.bits() <= 64 => 0,
+        Value::Callee { .. } | Value::Function { .. } | Value::Address { .. } => 0,
+        Value::Constant { .. } | Value::Offset { .. } => 1,
+    }
+}
+
+impl Work<'_, '_> {
+    /// The frequencies of the functions of a set, if they must stay as fast.
+    pub(super) fn speed(&mut self, set: &Set<'_>) -> Option<Speed> {
+        if self.judge.options.similar.policy != Policy::Balanced {
+            return None;
+        }
+        let table = set.table;
+        let first = not_redirected(self.judge.plan, self.bodies, table.function(0));
+        let block = |place: &Place| match *place {
+            Place::Inst(inst) => first.layout.inst_block(inst),
+            _ => None,
+        };
+        let blocks = table.places.iter().map(block).collect();
+        Some(Speed { frequencies: Frequencies::of(first), blocks })
+    }
+
+    /// How many instructions more a call may execute that passes what an argument plan says, if that matters.
+    pub(super) fn left(&mut self, rows: &[u32], argument_plan: &ArgumentPlan) -> Option<i64> {
+        let table = self.table;
+        self.speed.as_mut().map(|speed| speed.left(table, rows, argument_plan))
+    }
+
+    /// The functions of a set that could share a body if it had one argument and nothing to compute, and the others.
+    pub(super) fn fast_enough(&mut self, set: &Set<'_>) -> (Vec<u32>, Vec<u32>) {
+        let Some(speed) = &mut self.speed else {
+            return (set.rows.clone(), Vec::new());
+        };
+        speed.frequencies.clear();
+        let left = Some(speed.frequencies.left());
+        let first = not_redirected(self.judge.plan, self.bodies, set.table.function(0));
+        let argument = ExtraArgument::Constant { ty: types::I32, bits: 0 };
+        let arguments = as_passed(alloc::vec![argument], &first.signature, self.judge.options);
+        let thunk_is_fast = is_thunk_fast(left, true, &self.sizes, &first.signature, &arguments);
+        let is_fast = |row: &u32| thunk_is_fast || !self.must_keep_symbol(set.table.function(*row));
+        set.rows.iter().copied().partition(is_fast)
+    }
+}
