@@ -59,39 +59,47 @@ fn computed(value: &Value) -> i64 {
 }
 
 impl Work<'_, '_> {
-    /// The frequencies of the functions of a set, if they must stay as fast.
-    pub(super) fn speed(&mut self, set: &Set<'_>) -> Option<Speed> {
+    /// What is known of the speed of the functions of the table, if they must stay as fast.
+    fn speed(&mut self) -> Option<&mut Speed> {
         if self.judge.options.similar.policy != Policy::Balanced {
             return None;
         }
-        let table = set.table;
-        let first = not_redirected(self.judge.plan, self.bodies, table.function(0));
-        let block = |place: &Place| match *place {
-            Place::Inst(inst) => first.layout.inst_block(inst),
-            _ => None,
-        };
-        let blocks = table.places.iter().map(block).collect();
-        Some(Speed { frequencies: Frequencies::of(first), blocks })
+        if self.speed.is_none() {
+            let first = not_redirected(self.judge.plan, self.bodies, self.table.function(0));
+            let block = |place: &Place| match *place {
+                Place::Inst(inst) => first.layout.inst_block(inst),
+                _ => None,
+            };
+            let blocks = self.table.places.iter().map(block).collect();
+            self.speed = Some(Speed { frequencies: Frequencies::of(first), blocks });
+        }
+        self.speed.as_mut()
     }
 
     /// How many instructions more a call may execute that passes what an argument plan says, if that matters.
     pub(super) fn left(&mut self, rows: &[u32], argument_plan: &ArgumentPlan) -> Option<i64> {
         let table = self.table;
-        self.speed.as_mut().map(|speed| speed.left(table, rows, argument_plan))
+        self.speed().map(|speed| speed.left(table, rows, argument_plan))
     }
 
     /// The functions of a set that could share a body if it had one argument and nothing to compute, and the others.
     pub(super) fn fast_enough(&mut self, set: &Set<'_>) -> (Vec<u32>, Vec<u32>) {
-        let Some(speed) = &mut self.speed else {
-            return (set.rows.clone(), Vec::new());
-        };
-        speed.frequencies.clear();
-        let left = Some(speed.frequencies.left());
+        let keeps_symbol = |row: &u32| self.must_keep_symbol(set.table.function(*row));
+        let (needed, others): (Vec<u32>, Vec<u32>) =
+            set.rows.iter().partition(|row| keeps_symbol(row));
+        if needed.is_empty() {
+            return (others, needed);
+        }
+        let left = self.speed().map(|speed| {
+            speed.frequencies.clear();
+            speed.frequencies.left()
+        });
         let first = not_redirected(self.judge.plan, self.bodies, set.table.function(0));
         let argument = ExtraArgument::Constant { ty: types::I32, bits: 0 };
         let arguments = as_passed(alloc::vec![argument], &first.signature, self.judge.options);
-        let thunk_is_fast = is_thunk_fast(left, true, &self.sizes, &first.signature, &arguments);
-        let is_fast = |row: &u32| thunk_is_fast || !self.must_keep_symbol(set.table.function(*row));
-        set.rows.iter().copied().partition(is_fast)
+        match is_thunk_fast(left, true, &self.sizes, &first.signature, &arguments) {
+            true => (set.rows.clone(), Vec::new()),
+            false => (others, needed),
+        }
     }
 }

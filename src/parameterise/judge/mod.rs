@@ -133,18 +133,9 @@ impl Judge<'_> {
         let Judged { set, paying, kept, counts, first } = judged;
         let table = set.table;
         let known = HashMap::default();
-        let mut work = Work {
-            judge: self,
-            table,
-            bodies,
-            scratch,
-            encoding,
-            sizes,
-            known,
-            counts,
-            speed: None,
-        };
-        work.speed = work.speed(set);
+        let speed = None;
+        let mut work =
+            Work { judge: self, table, bodies, scratch, encoding, sizes, known, counts, speed };
         let (rows, slow) = work.fast_enough(set);
         if !slow.is_empty() {
             kept.push((slow, Reason::SimilarSlower, None));
@@ -209,7 +200,7 @@ struct Work<'a, 'b> {
     /// Bytes of functions with so many instructions: where calls go elsewhere and pass nothing more, they take the same.
     known: HashMap<(FunctionIndex, usize), i64, FxBuildHasher>,
     counts: &'b mut SimilarCounts,
-    /// If calls must stay as fast.
+    /// Once it is needed.
     speed: Option<Speed>,
 }
 
@@ -392,7 +383,7 @@ impl Work<'_, '_> {
             return Err(Verdict::NoThunk);
         };
         let mut outcomes = Outcomes { members: Vec::new(), cost };
-        let left = self.left(rows, argument_plan);
+        let mut left = None;
         // The same for all rows: it depends on the types.
         let mut zeros = None;
         for (at, &row) in rows.iter().enumerate() {
@@ -418,13 +409,15 @@ impl Work<'_, '_> {
                 true => self.sizes.thunk(signature, &extra_arguments, observes).map(i64::from),
                 false => None,
             };
-            let is_fast =
-                || is_thunk_fast(left, keeps_symbol, &self.sizes, signature, &extra_arguments);
+            let thunk = thunk.filter(|&thunk| keeps_symbol || is_cheaper(thunk, calls, count));
+            let is_fast = thunk.is_some() && {
+                let left = *left.get_or_insert_with(|| self.left(rows, argument_plan));
+                is_thunk_fast(left, keeps_symbol, &self.sizes, signature, &extra_arguments)
+            };
             let (by_thunk, bytes) = match thunk {
+                Some(thunk) if is_fast => (true, thunk),
+                Some(_) if keeps_symbol => return Err(Verdict::Slower),
                 None if keeps_symbol => return Err(Verdict::NoThunk),
-                Some(_) if keeps_symbol && !is_fast() => return Err(Verdict::Slower),
-                Some(thunk) if keeps_symbol => (true, thunk),
-                Some(thunk) if is_cheaper(thunk, calls, count) && is_fast() => (true, thunk),
                 Some(_) | None => (false, calls),
             };
             outcomes.cost += bytes;
