@@ -16,7 +16,8 @@ use wasm_encoder::reencode::{Error, Reencode, utils};
 use wasm_encoder::{CodeSection, ExportKind, ExportSection, FunctionSection, Instruction};
 use wasmparser::{CodeSectionReader, ExportSectionReader, FunctionSectionReader, Operator};
 use wasmtime::{
-    Config, Engine, Extern, FunctionMerging, Instance, Module, OptLevel, Store, Trap, Val, ValType,
+    Config, Engine, Extern, FrameInfo, FunctionMerging, Instance, Module, OptLevel, Store, Trap,
+    Val, ValType, WasmBacktrace,
 };
 
 /// A generator of numbers (SplitMix64).
@@ -145,11 +146,67 @@ fn module(random: &mut Random) -> Option<Vec<u8>> {
     Some(encoded.finish())
 }
 
+/// A frame of a backtrace.
+#[derive(Debug, PartialEq)]
+struct Frame {
+    index: u32,
+    name: Option<String>,
+    /// In the function, and in the module.
+    offsets: [Option<usize>; 2],
+}
+
+/// The functions to which a frame can belong, and whether several have its code.
+#[derive(Debug)]
+struct Candidates(Vec<Frame>, bool);
+
+impl Candidates {
+    fn of(frame: &FrameInfo) -> Candidates {
+        let one = |frame: &FrameInfo| Frame {
+            index: frame.func_index(),
+            name: frame.func_name().map(str::to_owned),
+            offsets: [frame.func_offset(), frame.module_offset()],
+        };
+        let all = [frame].into_iter().chain(frame.merged_with()).map(one).collect();
+        Candidates(all, frame.is_shared())
+    }
+}
+
+/// What was seen of backtraces.
+#[derive(Default)]
+struct Seen {
+    frames: usize,
+    /// Of them, frames of code that functions share.
+    shared: usize,
+    /// Of these, frames that name one function.
+    exact: usize,
+}
+
+impl Seen {
+    /// Compares the backtraces of a trap.
+    fn compare(&mut self, off: &[Candidates], merged: &[Candidates]) -> Result<(), String> {
+        let differ = || Err(format!("backtraces {off:#?} and {merged:#?}"));
+        if off.len() != merged.len() {
+            return differ();
+        }
+        for (Candidates(off, _), Candidates(merged, is_shared)) in off.iter().zip(merged) {
+            if !merged.contains(&off[0]) {
+                return differ();
+            }
+            self.frames += 1;
+            self.shared += usize::from(*is_shared);
+            self.exact += usize::from(*is_shared && merged.len() == 1);
+        }
+        Ok(())
+    }
+}
+
 /// What a module did, call by call, and what it left.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 struct Done {
     /// Results and fuel.
     calls: Vec<(Result<Vec<u128>, String>, u64)>,
+    /// Of calls that trapped.
+    backtraces: Vec<Vec<Candidates>>,
     globals: Vec<u128>,
     memories: Vec<Vec<u8>>,
     /// Whether a stack overflowed: its depth differs, and nothing that comes later is compared.
@@ -204,6 +261,9 @@ fn run(engine: &Engine, module: &Module, seed: u64) -> Done {
             let called = function.call(&mut store, &arguments, &mut results);
             let result = called.map(|()| results.iter().map(bits).collect()).map_err(|error| {
                 done.overflowed |= error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow);
+                let backtrace = error.downcast_ref::<WasmBacktrace>();
+                let frames = backtrace.map_or(&[][..], WasmBacktrace::frames);
+                done.backtraces.push(frames.iter().map(Candidates::of).collect());
                 error.downcast_ref::<Trap>().map_or(error.to_string(), Trap::to_string)
             });
             if done.overflowed {
@@ -244,6 +304,7 @@ fn main() {
     let kinds = [FunctionMerging::Off, FunctionMerging::Identical, FunctionMerging::Balanced];
     let engines = [false, true].map(|speed| kinds.map(|kind| engine(kind, speed)));
     let (mut modules, mut calls, mut traps, mut smaller) = (0_u64, 0, 0, [0_u64; 3]);
+    let mut seen = Seen::default();
     while Instant::now() < end {
         seed += 1;
         let mut random = Random(seed);
@@ -275,8 +336,15 @@ fn main() {
             if let Some(call) = same {
                 failed(format!("call {call}: {:?}, {:?}", off.calls[call], merged.calls[call]));
             }
-            if !off.overflowed && !merged.overflowed && merged != off {
+            let is_whole = !off.overflowed && !merged.overflowed;
+            if is_whole && (&merged.globals, &merged.memories) != (&off.globals, &off.memories) {
                 failed("another state is left".to_owned());
+            }
+            // The depth of an overflow differs, which is the last trap.
+            let trapped = |done: &Done| done.backtraces.len() - usize::from(done.overflowed);
+            let traps = trapped(&off).min(trapped(&merged));
+            for (off, merged) in off.backtraces.iter().zip(&merged.backtraces).take(traps) {
+                seen.compare(off, merged).unwrap_or_else(|what| failed(what));
             }
         }
     }
@@ -285,4 +353,10 @@ fn main() {
          of which trapped: no difference (last seed {seed})",
         smaller[1], smaller[2]
     );
+    let Seen { frames, shared, exact } = seen;
+    println!(
+        "{frames} frames of backtraces, of which {shared} are of code that functions share; {exact} of these name one \
+         function, the others have the right one among several"
+    );
+    assert!(exact > 0, "no backtraces of code that functions share");
 }
