@@ -6,7 +6,7 @@
 //! It does *not* walk a stack.
 
 use super::map::{MergeMap, Original};
-use super::sites::{Key, Recorded, Site, key};
+use super::sites::{Instructions, Key, Recorded, Site, key};
 use crate::plan::Plan;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -103,7 +103,7 @@ impl MergeMap {
         let number = number.map(|at| places[at].1);
         let is_thunk = self.original(&code.symbol).is_some_and(Original::is_thunk);
         let running = self.functions_of(key(&code.symbol)).map(|function| {
-            let site = number.and_then(|number| self.recorded().site(&function, number));
+            let site = number.and_then(|at| self.recorded().instructions(&function).at(at));
             let (location, callee) = said(site);
             Running { function, location, callee }
         });
@@ -135,9 +135,11 @@ impl MergeMap {
             let here: Vec<Key> = self.functions_of(symbol).collect();
             let is_thunk = self.original(&name(symbol)).is_some_and(Original::is_thunk);
             let is_whole = full || here.len() > 1;
+            let instructions = here.iter().map(|function| recorded.instructions(function));
+            let instructions: Vec<Instructions<'_>> = instructions.collect();
             let mut sites = Vec::new();
             for &(place, at) in recorded.places(&symbol) {
-                let said = here.iter().map(|function| said(recorded.site(function, at)));
+                let said = instructions.iter().map(|function| said(function.at(at)));
                 let said: Vec<(Option<u32>, Callee<Key>)> = said.collect();
                 // Nothing follows from calls of code of its own alone: the next frame says that itself.
                 let says_more = |callee: &Callee<Key>| match callee {

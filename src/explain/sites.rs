@@ -162,12 +162,17 @@ impl Plan {
 
 /// The instructions of a function in the order of the canonical walk, without those that generate no code.
 fn order(func: &Function) -> Vec<Inst> {
+    encoded(func).0
+}
+
+/// The same, and the shape of the function.
+fn encoded(func: &Function) -> (Vec<Inst>, Vec<u8>) {
     let context = Context::of(&Options::default(), 0, &NoUnit);
-    let mut scratch = Scratch::default();
-    if encode(func, &context, &mut scratch, &mut Encoding::default()).is_err() {
-        return Vec::new();
+    let (mut scratch, mut encoding) = (Scratch::default(), Encoding::default());
+    if encode(func, &context, &mut scratch, &mut encoding).is_err() {
+        return Default::default();
     }
-    in_blocks(func, scratch.walked())
+    (in_blocks(func, scratch.walked()), encoding.shape)
 }
 
 fn in_blocks(func: &Function, blocks: &[Block]) -> Vec<Inst> {
@@ -257,15 +262,15 @@ impl Recorded {
             }
         }
         for (body, classes) in replaced {
-            let emitted = (!plan.is_cached(body)).then(|| numbered(plan, bodies, body));
+            let mut emitted = (!plan.is_cached(body)).then(|| Relating::new(plan, bodies, body));
             for members in classes.into_values() {
                 let symbol = |function: FunctionIndex| key(plan.entry(function).symbol());
                 let earlier = members.iter().find_map(|&at| self.relations.get(&symbol(at)));
                 let first = members.iter().copied().find(|at| at.index() < plan.added());
-                let relation: Arc<[Option<u32>]> = match (earlier, first, &emitted) {
+                let relation: Arc<[Option<u32>]> = match (earlier, first, &mut emitted) {
                     (Some(earlier), _, None) => earlier.clone(),
                     (_, Some(first), Some(emitted)) => {
-                        relation(plan, bodies.body(first), first, emitted, options)
+                        emitted.to(plan, bodies.body(first), first, options)
                     }
                     (_, _, _) => Arc::default(),
                 };
@@ -347,13 +352,27 @@ impl Recorded {
         self.sites.contains_key(function)
     }
 
-    /// What the instruction of this number of the body of a function is in the function.
-    pub(super) fn site(&self, function: &Key, number: u32) -> Option<Site> {
-        let number = match self.relations.get(function) {
+    /// What the instructions of the body of a function are in the function.
+    pub(super) fn instructions(&self, function: &Key) -> Instructions<'_> {
+        let relation = self.relations.get(function).map(|relation| &**relation);
+        Instructions { relation, sites: self.sites.get(function) }
+    }
+}
+
+/// The instructions of a function, by the numbers of those of its body.
+#[derive(Clone, Copy)]
+pub(super) struct Instructions<'a> {
+    relation: Option<&'a [Option<u32>]>,
+    sites: Option<&'a Sites>,
+}
+
+impl Instructions<'_> {
+    pub fn at(&self, number: u32) -> Option<Site> {
+        let number = match self.relation {
             Some(relation) => relation.get(number as usize).copied().flatten()?,
             None => number,
         };
-        self.sites.get(function)?.at(number)
+        self.sites?.at(number)
     }
 }
 
@@ -380,32 +399,55 @@ fn called(
     (places, Sites { locations, callees, tail_callees: TailCallees::Any, base: None })
 }
 
-/// The body of a function, numbered, as it is compiled.
-fn numbered(plan: &Plan, bodies: &mut dyn Bodies, body: FunctionIndex) -> (Function, Sites) {
-    let mut func = not_redirected(plan, bodies, body).clone();
-    let sites = Sites::number(&mut func);
-    plan.apply(body, &mut func);
-    (func, sites)
+/// A body, numbered, as it is compiled, and how functions are related to it.
+struct Relating {
+    func: Function,
+    sites: Sites,
+    /// By the shape of functions: those of one shape have the same instructions, and so have they in a body whose branches are theirs.
+    of_shapes: BTreeMap<Vec<u8>, Arc<[Option<u32>]>>,
 }
 
-/// Which instruction of a function each instruction of the body that replaced it runs for.
-fn relation(
-    plan: &Plan,
-    original: &Function,
-    function: FunctionIndex,
-    (func, sites): &(Function, Sites),
-    options: &Options<'_>,
-) -> Arc<[Option<u32>]> {
-    let mut numbers: SecondaryMap<Inst, Option<u32>> = SecondaryMap::new();
-    for (number, inst) in (0..).zip(order(original)) {
-        numbers[inst] = Some(number);
+impl Relating {
+    fn new(plan: &Plan, bodies: &mut dyn Bodies, body: FunctionIndex) -> Relating {
+        let mut func = not_redirected(plan, bodies, body).clone();
+        let sites = Sites::number(&mut func);
+        plan.apply(body, &mut func);
+        Relating { func, sites, of_shapes: BTreeMap::new() }
     }
-    let mut relation = alloc::vec![None; sites.locations.len()];
-    for (kept, original) in corresponding(plan, func, function, original, options) {
-        let number = sites.number_at(func.srcloc(kept));
-        if let Some(at) = number.and_then(|number| relation.get_mut(number as usize)) {
-            *at = numbers[original];
+
+    /// Which instruction of a function each instruction of the body that replaced it runs for.
+    fn to(
+        &mut self,
+        plan: &Plan,
+        original: &Function,
+        function: FunctionIndex,
+        options: &Options<'_>,
+    ) -> Arc<[Option<u32>]> {
+        let Relating { func, sites, of_shapes } = self;
+        let (order, shape) = encoded(original);
+        if let Some(relation) = of_shapes.get(&shape) {
+            return relation.clone();
         }
+        let mut numbers: SecondaryMap<Inst, Option<u32>> = SecondaryMap::new();
+        for (number, inst) in (0..).zip(order) {
+            numbers[inst] = Some(number);
+        }
+        let mut relation = alloc::vec![None; sites.locations.len()];
+        for (kept, original) in corresponding(plan, func, function, original, options) {
+            let number = sites.number_at(func.srcloc(kept));
+            if let Some(at) = number.and_then(|number| relation.get_mut(number as usize)) {
+                *at = numbers[original];
+            }
+        }
+        let relation: Arc<[Option<u32>]> = relation.into();
+        let is_theirs = |inst: Inst| {
+            let number = sites.number_at(func.srcloc(inst));
+            number.is_some_and(|number| relation.get(number as usize).is_some_and(Option::is_some))
+        };
+        let mut insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+        if insts.all(|inst| !func.dfg.insts[inst].opcode().is_branch() || is_theirs(inst)) {
+            of_shapes.insert(shape, relation.clone());
+        }
+        relation
     }
-    relation.into()
 }
