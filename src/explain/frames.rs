@@ -58,7 +58,7 @@ impl FrameTable {
     pub fn bytes(&self) -> Vec<u8> {
         let FrameTable { table, functions, code } = self;
         let raw = |all: &[UserExternalName]| all.iter().map(key).collect::<Vec<Key>>();
-        SymbolTable::new(table, &raw(functions), &raw(code))
+        SymbolTable::bytes(table, &raw(functions), &raw(code))
     }
 }
 

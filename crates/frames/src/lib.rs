@@ -24,5 +24,5 @@ mod symbols;
 mod table;
 
 pub use resolve::{Callee, Level, Running, TailCallees, TailCalls, resolve};
-pub use symbols::{Symbol, SymbolTable};
+pub use symbols::{Functions, Symbol, SymbolTable};
 pub use table::{Code, Malformed, Place, Site, Table};

@@ -6,6 +6,9 @@ use alloc::vec::Vec;
 /// A symbol: two numbers, such as those of Cranelift's `UserExternalName`.
 pub type Symbol = (u32, u32);
 
+/// Functions to which a frame can belong, each with its source location.
+pub type Functions = Vec<(Symbol, Option<u32>)>;
+
 /// [`Table`], and which symbols its functions and code have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SymbolTable {
@@ -36,7 +39,7 @@ fn read(reader: &mut Reader<'_>) -> Result<Vec<Symbol>, Malformed> {
 
 impl SymbolTable {
     /// The bytes of a table whose functions and code have these symbols, by their numbers.
-    pub fn new(table: &Table, functions: &[Symbol], code: &[Symbol]) -> Vec<u8> {
+    pub fn bytes(table: &Table, functions: &[Symbol], code: &[Symbol]) -> Vec<u8> {
         let mut bytes = Vec::new();
         write(&mut bytes, functions);
         write(&mut bytes, code);
@@ -64,10 +67,7 @@ impl SymbolTable {
     /// # Errors
     ///
     /// [`Malformed`].
-    pub fn frames(
-        &self,
-        stack: &[Option<(Symbol, Place)>],
-    ) -> Result<Vec<Vec<(Symbol, Option<u32>)>>, Malformed> {
+    pub fn frames(&self, stack: &[Option<(Symbol, Place)>]) -> Result<Vec<Functions>, Malformed> {
         let SymbolTable { table, functions, code } = self;
         let number = |&(symbol, place): &(Symbol, Place)| {
             let at = code.binary_search_by_key(&symbol, |&(symbol, _)| symbol).ok()?;
@@ -81,7 +81,7 @@ impl SymbolTable {
             let running = level.running.into_iter().filter(|_| is_shared);
             let symbol = |function: u32| functions.get(function as usize).ok_or(Malformed);
             let of = running.map(|running| Ok((*symbol(running.function)?, running.location)));
-            found.push(of.collect::<Result<Vec<_>, Malformed>>()?);
+            found.push(of.collect::<Result<Functions, Malformed>>()?);
         }
         Ok(found)
     }
@@ -111,7 +111,7 @@ mod tests {
         };
         let tails = (0..3).map(|function| (function, TailCallees::Known(vec![]))).collect();
         let table = Table::new(&[shared, caller], &tails);
-        let bytes = SymbolTable::new(&table, &[(5, 3), (5, 1), (4, 9)], &[(5, 7), (4, 9)]);
+        let bytes = SymbolTable::bytes(&table, &[(5, 3), (5, 1), (4, 9)], &[(5, 7), (4, 9)]);
         let table = SymbolTable::parse(&bytes).unwrap();
         let frames = |stack: &[Option<(Symbol, Place)>]| table.frames(stack).unwrap();
         let (leaf, caller) = (((5, 7), place(4, false)), ((4, 9), place(7, true)));

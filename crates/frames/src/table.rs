@@ -4,7 +4,7 @@
 //! every further function of a body is written as its differences from the first.
 
 use crate::resolve::{Callee, Level, Running, TailCallees, TailCalls, resolve};
-use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -183,10 +183,11 @@ impl Table {
                 levels.push(Level { running: Vec::new(), is_thunk: false });
                 continue;
             };
-            if !codes.contains_key(&number) {
-                codes.insert(number, self.code(number)?);
-            }
-            levels.push(codes[&number].level(place));
+            let code = match codes.entry(number) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(self.code(number)?),
+            };
+            levels.push(code.level(place));
         }
         resolve(&mut levels, &self.tail_calls);
         Ok(levels)
