@@ -33,6 +33,8 @@ mod embedder;
 mod facts;
 #[path = "laws/folding.rs"]
 mod folding;
+#[path = "laws/frames.rs"]
+mod frames;
 #[path = "laws/generator.rs"]
 mod generator;
 #[path = "laws/imports.rs"]

@@ -6,12 +6,14 @@
 //! It does *not* walk a stack.
 
 use super::map::{MergeMap, Original};
-use super::sites::{Key, Site, key};
+use super::sites::{Instructions, Key, Recorded, Site, key};
+use crate::plan::Plan;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{SourceLoc, UserExternalName};
 use cranelift_mergefunc_frames::{
-    self as frames, Callee, Level, Place, Running, Table, TailCallees, TailCalls,
+    self as frames, Callee, Level, Place, Running, SymbolTable, Table, TailCallees, TailCalls,
 };
 
 /// A frame of a stack.
@@ -42,6 +44,22 @@ pub struct FrameTable {
     pub functions: Vec<UserExternalName>,
     /// The symbols of the code, by its numbers.
     pub code: Vec<UserExternalName>,
+}
+
+impl FrameTable {
+    /// [`MergeMap::frame_table`] of one plan, whose map is needed for nothing else.
+    pub fn of(plan: &Plan, recorded: Recorded) -> FrameTable {
+        let mut map = MergeMap::of(plan, |_| String::new());
+        map.set_recorded(recorded);
+        map.frame_table()
+    }
+
+    /// The table with the raw parts of symbols in place of numbers, as bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let FrameTable { table, functions, code } = self;
+        let raw = |all: &[UserExternalName]| all.iter().map(key).collect::<Vec<Key>>();
+        SymbolTable::bytes(table, &raw(functions), &raw(code))
+    }
 }
 
 impl MergeMap {
@@ -85,7 +103,7 @@ impl MergeMap {
         let number = number.map(|at| places[at].1);
         let is_thunk = self.original(&code.symbol).is_some_and(Original::is_thunk);
         let running = self.functions_of(key(&code.symbol)).map(|function| {
-            let site = number.and_then(|number| self.recorded().site(&function, number));
+            let site = number.and_then(|at| self.recorded().instructions(&function).at(at));
             let (location, callee) = said(site);
             Running { function, location, callee }
         });
@@ -117,9 +135,11 @@ impl MergeMap {
             let here: Vec<Key> = self.functions_of(symbol).collect();
             let is_thunk = self.original(&name(symbol)).is_some_and(Original::is_thunk);
             let is_whole = full || here.len() > 1;
+            let instructions = here.iter().map(|function| recorded.instructions(function));
+            let instructions: Vec<Instructions<'_>> = instructions.collect();
             let mut sites = Vec::new();
             for &(place, at) in recorded.places(&symbol) {
-                let said = here.iter().map(|function| said(recorded.site(function, at)));
+                let said = instructions.iter().map(|function| said(function.at(at)));
                 let said: Vec<(Option<u32>, Callee<Key>)> = said.collect();
                 // Nothing follows from calls of code of its own alone: the next frame says that itself.
                 let says_more = |callee: &Callee<Key>| match callee {
@@ -149,26 +169,31 @@ impl MergeMap {
         FrameTable { table, functions, code }
     }
 
-    /// The functions of whose calls something follows for the frames within: their code is shared, or they have tail calls.
+    /// The functions of whose calls something follows for the frames within: their code is shared, or they have tail calls, all of
+    /// which are known.
     fn says(&self, symbols: &BTreeSet<Key>) -> BTreeSet<Key> {
         let mut says = BTreeSet::new();
         for &symbol in symbols {
             let here: Vec<Key> = self.functions_of(symbol).collect();
-            let tail_callees = |function| self.recorded().tail_calls().get(function);
             let is_one = here.len() == 1;
-            let no_tail_calls = Some(&TailCallees::Known(Vec::new()));
-            let more = here.iter().filter(|&at| !is_one || tail_callees(at) != no_tail_calls);
+            let more = here.iter().filter(|&at| match self.recorded().tail_calls().get(at) {
+                Some(TailCallees::Known(callees)) => !is_one || !callees.is_empty(),
+                None | Some(TailCallees::Any) => false,
+            });
             says.extend(more.copied());
         }
         says
     }
 
-    /// The functions that code may be running. A body that a plan added is none: it is not recorded, as its functions are.
+    /// The functions that code may be running. A body that a plan added is none: it is not recorded, as its functions are. Code that
+    /// is recorded and no function of the plan is that of itself.
     fn functions_of(&self, code: Key) -> impl Iterator<Item = Key> + use<'_> {
         let recorded = self.recorded();
         let all = self.originals_of(&name(code)).map(|original| key(&original.symbol));
         let are_recorded = !recorded.places(&code).is_empty();
-        all.filter(move |function| !are_recorded || recorded.has(function))
+        let is_alone = self.original(&name(code)).is_none() && recorded.has(&code);
+        let all = all.filter(move |function| !are_recorded || recorded.has(function));
+        all.chain(is_alone.then_some(code))
     }
 }
 
@@ -209,9 +234,9 @@ impl Numbers {
 }
 
 /// The source location and the callee of an instruction.
-fn said(site: Option<&Site>) -> (Option<u32>, Callee<Key>) {
+fn said(site: Option<Site>) -> (Option<u32>, Callee<Key>) {
     let Some(Site { location, callee }) = site else {
         return (None, Callee::Unknown);
     };
-    ((!location.is_default()).then(|| location.bits()), callee.clone())
+    ((!location.is_default()).then(|| location.bits()), callee)
 }

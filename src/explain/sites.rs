@@ -13,13 +13,16 @@ use crate::checker::corresponding;
 use crate::ir::{called_by, user_symbol};
 use crate::options::Options;
 use crate::plan::Plan;
+use crate::target::return_offset;
 use crate::unit::{Bodies, FunctionIndex, NoUnit};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use cranelift_codegen::ir::{Function, Inst, Opcode, SourceLoc, UserExternalName};
-use cranelift_codegen::{Final, MachBufferFinalized};
-use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_codegen::ir::{
+    Block, ExternalName, Function, Inst, Opcode, SourceLoc, UserExternalName, UserExternalNameRef,
+};
+use cranelift_codegen::{Final, FinalizedRelocTarget, MachBufferFinalized};
+use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 use cranelift_mergefunc_frames::{Callee, Place, TailCallees, TailCalls};
 
 /// A symbol, as a key of maps.
@@ -39,8 +42,10 @@ pub(super) struct Site {
 /// The instructions of a function, as it was before merging.
 #[derive(Clone, Debug)]
 pub struct Sites {
-    /// By their numbers.
-    sites: Arc<[Site]>,
+    /// Their source locations, by their numbers.
+    locations: Arc<[SourceLoc]>,
+    /// The numbers of direct calls, ascending, and which functions they call.
+    callees: Arc<[(u32, Key)]>,
     tail_callees: TailCallees<Key>,
     /// The source location of the instruction with number 0, if the source locations of the function are numbers.
     base: Option<u32>,
@@ -53,11 +58,14 @@ impl Sites {
         Sites::in_order(func, &order(func))
     }
 
+    /// The same of a function that was walked.
+    pub(crate) fn walked(func: &Function, walked: &[Block]) -> Sites {
+        Sites::in_order(func, &in_blocks(func, walked))
+    }
+
     fn in_order(func: &Function, order: &[Inst]) -> Sites {
-        let sites = order.iter().map(|&inst| Site {
-            location: func.srcloc(inst),
-            callee: callee(func, inst).map_or(Callee::Unknown, Callee::Function),
-        });
+        let callees = (0..).zip(order).filter_map(|(at, &inst)| Some((at, callee(func, inst)?)));
+        let callees: Arc<[(u32, Key)]> = callees.collect();
         let mut tail_callees = Vec::new();
         let mut is_known = !order.is_empty();
         for &inst in order {
@@ -74,7 +82,16 @@ impl Sites {
         tail_callees.dedup();
         let tail_callees =
             if is_known { TailCallees::Known(tail_callees) } else { TailCallees::Any };
-        Sites { sites: sites.collect(), tail_callees, base: None }
+        let locations = order.iter().map(|&inst| func.srcloc(inst)).collect();
+        Sites { locations, callees, tail_callees, base: None }
+    }
+
+    /// The instruction of this number.
+    fn at(&self, number: u32) -> Option<Site> {
+        let location = *self.locations.get(number as usize)?;
+        let called = self.callees.binary_search_by_key(&number, |&(at, _)| at).ok();
+        let callee = called.map_or(Callee::Unknown, |at| Callee::Function(self.callees[at].1));
+        Some(Site { location, callee })
     }
 
     /// Replaces the source location of each instruction by its number, and returns what the instructions were. To be called
@@ -99,8 +116,9 @@ impl Sites {
     /// The source location that an instruction had before it was numbered, for line tables: `numbered` is the location in
     /// compiled code.
     pub fn location(&self, numbered: SourceLoc) -> SourceLoc {
-        let site = self.number_at(numbered).and_then(|number| self.sites.get(number as usize));
-        site.map_or_else(SourceLoc::default, |site| site.location)
+        let number = self.number_at(numbered);
+        let location = number.and_then(|number| self.locations.get(number as usize));
+        location.copied().unwrap_or_default()
     }
 
     fn number_at(&self, location: SourceLoc) -> Option<u32> {
@@ -114,7 +132,7 @@ impl Sites {
             let at = locations.partition_point(|range| range.start <= offset).checked_sub(1)?;
             let range = &locations[at];
             let number = self.number_at(range.loc).filter(|_| offset < range.end)?;
-            self.sites.get(number as usize).map(|_| number)
+            self.locations.get(number as usize).map(|_| number)
         };
         let place = |offset, is_return| Place { offset, is_return };
         let traps = buffer.traps().iter().map(|trap| (place(trap.offset, false), trap.offset));
@@ -144,13 +162,21 @@ impl Plan {
 
 /// The instructions of a function in the order of the canonical walk, without those that generate no code.
 fn order(func: &Function) -> Vec<Inst> {
+    encoded(func).0
+}
+
+/// The same, and the shape of the function.
+fn encoded(func: &Function) -> (Vec<Inst>, Vec<u8>) {
     let context = Context::of(&Options::default(), 0, &NoUnit);
-    let mut scratch = Scratch::default();
-    if encode(func, &context, &mut scratch, &mut Encoding::default()).is_err() {
-        return Vec::new();
+    let (mut scratch, mut encoding) = (Scratch::default(), Encoding::default());
+    if encode(func, &context, &mut scratch, &mut encoding).is_err() {
+        return Default::default();
     }
-    let blocks = scratch.walked().iter();
-    let insts = blocks.flat_map(|&block| func.layout.block_insts(block));
+    (in_blocks(func, scratch.walked()), encoding.shape)
+}
+
+fn in_blocks(func: &Function, blocks: &[Block]) -> Vec<Inst> {
+    let insts = blocks.iter().flat_map(|&block| func.layout.block_insts(block));
     insts.filter(|&inst| func.dfg.insts[inst].opcode() != Opcode::Nop).collect()
 }
 
@@ -168,15 +194,43 @@ pub struct Recorded {
     /// Of functions that are not equal to the function whose body runs in their place: which of their instructions each
     /// instruction of the body runs for, by its number.
     relations: BTreeMap<Key, Arc<[Option<u32>]>>,
+    /// The bodies that functions share whose instructions were not forgotten.
+    bodies: BTreeSet<Key>,
     /// Of code: which instructions of its body are at its places.
     places: BTreeMap<Key, Arc<[(Place, u32)]>>,
 }
 
 impl Recorded {
+    /// What [`Plan::finish`] does. Source locations become numbers ([`Plan::finish_numbered`]) where functions are recorded and share the
+    /// body, or it calls others than before; what its instructions were is then returned, for [`Recorded::add_code`].
+    pub fn finish(
+        &self,
+        plan: &Plan,
+        function: FunctionIndex,
+        func: &mut Function,
+    ) -> Option<Sites> {
+        let is_shared = self.bodies.contains(&key(plan.entry(function).symbol()));
+        if self.is_empty() || !is_shared && !plan.needs_apply(func) {
+            plan.finish(function, func);
+            return None;
+        }
+        plan.finish_numbered(function, func)
+    }
+
     /// Records a function, as it was before merging. One that was recorded under the same symbol is replaced.
     pub fn add(&mut self, symbol: &UserExternalName, sites: &Sites) {
         self.tail_calls.insert(key(symbol), sites.tail_callees.clone());
         self.sites.insert(key(symbol), sites.clone());
+    }
+
+    /// Records whom a function tail-calls that is compiled as it is: `None` if that can be any function.
+    pub(crate) fn add_tail_calls(
+        &mut self,
+        symbol: &UserExternalName,
+        to: Option<&[UserExternalName]>,
+    ) {
+        let known = to.map(|to| TailCallees::Known(to.iter().map(key).collect()));
+        self.tail_calls.insert(key(symbol), known.unwrap_or(TailCallees::Any));
     }
 
     /// Records all functions of a unit, and [relates](Recorded::relate) them. `bodies` are those that were planned; each is requested.
@@ -208,15 +262,15 @@ impl Recorded {
             }
         }
         for (body, classes) in replaced {
-            let emitted = (!plan.is_cached(body)).then(|| numbered(plan, bodies, body));
+            let mut emitted = (!plan.is_cached(body)).then(|| Relating::new(plan, bodies, body));
             for members in classes.into_values() {
                 let symbol = |function: FunctionIndex| key(plan.entry(function).symbol());
                 let earlier = members.iter().find_map(|&at| self.relations.get(&symbol(at)));
                 let first = members.iter().copied().find(|at| at.index() < plan.added());
-                let relation: Arc<[Option<u32>]> = match (earlier, first, &emitted) {
+                let relation: Arc<[Option<u32>]> = match (earlier, first, &mut emitted) {
                     (Some(earlier), _, None) => earlier.clone(),
                     (_, Some(first), Some(emitted)) => {
-                        relation(plan, bodies.body(first), first, emitted, options)
+                        emitted.to(plan, bodies.body(first), first, options)
                     }
                     (_, _, _) => Arc::default(),
                 };
@@ -227,14 +281,50 @@ impl Recorded {
         }
     }
 
-    /// Records the code of a function that was [numbered](Sites::number) before it was compiled.
+    /// Records the code of a function that was [numbered](Sites::number) before it was compiled. Of a function whose instructions
+    /// were [forgotten](crate::streaming::StreamingMerger::plan_recording), these are recorded again.
     pub fn compiled(
         &mut self,
         symbol: &UserExternalName,
         numbered: &Sites,
         buffer: &MachBufferFinalized<Final>,
     ) {
-        self.places.insert(key(symbol), numbered.places(buffer).into());
+        let symbol = key(symbol);
+        if self.tail_calls.contains_key(&symbol) {
+            self.sites.entry(symbol).or_insert_with(|| numbered.clone());
+        }
+        self.places.insert(symbol, numbered.places(buffer).into());
+    }
+
+    /// The same of code that was numbered, and of all other code, such as that of callers that are compiled as they are: there, relocations name
+    /// the functions that it calls, by `names`.
+    pub fn add_code(
+        &mut self,
+        symbol: &UserExternalName,
+        numbered: Option<&Sites>,
+        buffer: &MachBufferFinalized<Final>,
+        names: &PrimaryMap<UserExternalNameRef, UserExternalName>,
+    ) {
+        if let Some(numbered) = numbered {
+            self.compiled(symbol, numbered, buffer);
+        } else if !self.sites.contains_key(&key(symbol)) {
+            // No thunk.
+            let (places, sites) = called(buffer, names);
+            self.places.insert(key(symbol), places);
+            self.sites.insert(key(symbol), sites);
+        }
+    }
+
+    /// Forgets the instructions of functions that share no code, or whose own body runs.
+    pub(crate) fn forget(&mut self, plan: &Plan) {
+        for (function, entry) in plan.entries().take(plan.added()) {
+            let body = plan.reached(function).body;
+            if body == function {
+                self.sites.remove(&key(entry.symbol()));
+            } else {
+                self.bodies.insert(key(plan.entry(body).symbol()));
+            }
+        }
     }
 
     /// The tail calls of all functions.
@@ -252,47 +342,112 @@ impl Recorded {
         self.places.get(code).map_or(&[], |places| places)
     }
 
-    /// Whether a function was recorded.
+    /// Whether no function was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.sites.is_empty()
+    }
+
+    /// Whether the instructions of a function were recorded.
     pub(super) fn has(&self, function: &Key) -> bool {
         self.sites.contains_key(function)
     }
 
-    /// What the instruction of this number of the body of a function is in the function.
-    pub(super) fn site(&self, function: &Key, number: u32) -> Option<&Site> {
-        let number = match self.relations.get(function) {
+    /// What the instructions of the body of a function are in the function.
+    pub(super) fn instructions(&self, function: &Key) -> Instructions<'_> {
+        let relation = self.relations.get(function).map(|relation| &**relation);
+        Instructions { relation, sites: self.sites.get(function) }
+    }
+}
+
+/// The instructions of a function, by the numbers of those of its body.
+#[derive(Clone, Copy)]
+pub(super) struct Instructions<'a> {
+    relation: Option<&'a [Option<u32>]>,
+    sites: Option<&'a Sites>,
+}
+
+impl Instructions<'_> {
+    pub fn at(&self, number: u32) -> Option<Site> {
+        let number = match self.relation {
             Some(relation) => relation.get(number as usize).copied().flatten()?,
             None => number,
         };
-        self.sites.get(function)?.sites.get(number as usize)
+        self.sites?.at(number)
     }
 }
 
-/// The body of a function, numbered, as it is compiled.
-fn numbered(plan: &Plan, bodies: &mut dyn Bodies, body: FunctionIndex) -> (Function, Sites) {
-    let mut func = not_redirected(plan, bodies, body).clone();
-    let sites = Sites::number(&mut func);
-    plan.apply(body, &mut func);
-    (func, sites)
+/// Where calls of code return to whose relocations name functions, and these calls as instructions.
+fn called(
+    buffer: &MachBufferFinalized<Final>,
+    names: &PrimaryMap<UserExternalNameRef, UserExternalName>,
+) -> (Arc<[(Place, u32)]>, Sites) {
+    let mut returns: Vec<u32> = buffer.call_sites().map(|call| call.ret_addr).collect();
+    returns.sort_unstable();
+    let calls = buffer.relocs().iter().filter_map(|reloc| {
+        let FinalizedRelocTarget::ExternalName(ExternalName::User(callee)) = reloc.target else {
+            return None;
+        };
+        let offset = reloc.offset + return_offset(reloc.kind)?;
+        returns.binary_search(&offset).ok()?;
+        Some((Place { offset, is_return: true }, key(&names[callee])))
+    });
+    let mut calls: Vec<(Place, Key)> = calls.collect();
+    calls.sort_unstable();
+    let places = (0..).zip(&calls).map(|(number, &(place, _))| (place, number)).collect();
+    let callees = (0..).zip(&calls).map(|(number, &(_, callee))| (number, callee)).collect();
+    let locations = calls.iter().map(|_| SourceLoc::default()).collect();
+    (places, Sites { locations, callees, tail_callees: TailCallees::Any, base: None })
 }
 
-/// Which instruction of a function each instruction of the body that replaced it runs for.
-fn relation(
-    plan: &Plan,
-    original: &Function,
-    function: FunctionIndex,
-    (func, sites): &(Function, Sites),
-    options: &Options<'_>,
-) -> Arc<[Option<u32>]> {
-    let mut numbers: SecondaryMap<Inst, Option<u32>> = SecondaryMap::new();
-    for (number, inst) in (0..).zip(order(original)) {
-        numbers[inst] = Some(number);
+/// A body, numbered, as it is compiled, and how functions are related to it.
+struct Relating {
+    func: Function,
+    sites: Sites,
+    /// By the shape of functions: those of one shape have the same instructions, and so have they in a body whose branches are theirs.
+    of_shapes: BTreeMap<Vec<u8>, Arc<[Option<u32>]>>,
+}
+
+impl Relating {
+    fn new(plan: &Plan, bodies: &mut dyn Bodies, body: FunctionIndex) -> Relating {
+        let mut func = not_redirected(plan, bodies, body).clone();
+        let sites = Sites::number(&mut func);
+        plan.apply(body, &mut func);
+        Relating { func, sites, of_shapes: BTreeMap::new() }
     }
-    let mut relation = alloc::vec![None; sites.sites.len()];
-    for (kept, original) in corresponding(plan, func, function, original, options) {
-        let number = sites.number_at(func.srcloc(kept));
-        if let Some(at) = number.and_then(|number| relation.get_mut(number as usize)) {
-            *at = numbers[original];
+
+    /// Which instruction of a function each instruction of the body that replaced it runs for.
+    fn to(
+        &mut self,
+        plan: &Plan,
+        original: &Function,
+        function: FunctionIndex,
+        options: &Options<'_>,
+    ) -> Arc<[Option<u32>]> {
+        let Relating { func, sites, of_shapes } = self;
+        let (order, shape) = encoded(original);
+        if let Some(relation) = of_shapes.get(&shape) {
+            return relation.clone();
         }
+        let mut numbers: SecondaryMap<Inst, Option<u32>> = SecondaryMap::new();
+        for (number, inst) in (0..).zip(order) {
+            numbers[inst] = Some(number);
+        }
+        let mut relation = alloc::vec![None; sites.locations.len()];
+        for (kept, original) in corresponding(plan, func, function, original, options) {
+            let number = sites.number_at(func.srcloc(kept));
+            if let Some(at) = number.and_then(|number| relation.get_mut(number as usize)) {
+                *at = numbers[original];
+            }
+        }
+        let relation: Arc<[Option<u32>]> = relation.into();
+        let is_theirs = |inst: Inst| {
+            let number = sites.number_at(func.srcloc(inst));
+            number.is_some_and(|number| relation.get(number as usize).is_some_and(Option::is_some))
+        };
+        let mut insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+        if insts.all(|inst| !func.dfg.insts[inst].opcode().is_branch() || is_theirs(inst)) {
+            of_shapes.insert(shape, relation.clone());
+        }
+        relation
     }
-    relation.into()
 }

@@ -21,6 +21,7 @@ use crate::checker::Remember;
 use crate::congruence::{Bucketed, Compiled, Encodings, Walked, refine};
 use crate::corpus::{Corpus, Kind, KnownIndex, Reference, SymbolNumber};
 use crate::decide::{Input, decide};
+use crate::explain::Recorded;
 use crate::interner::Interner;
 use crate::options::{Compare, Options, Similar};
 use crate::plan::Plan;
@@ -103,6 +104,8 @@ pub struct StreamingMerger<'a> {
     /// The instructions of each encoding.
     instructions: Vec<u32>,
     held: Held,
+    /// What was recorded of functions for backtraces.
+    recorded: Recorded,
 }
 
 /// The digest of a function that cannot be encoded: different for each of them, and from all others, whose inputs are
@@ -173,6 +176,7 @@ impl<'a> StreamingMerger<'a> {
             attributes_of: Vec::new(),
             instructions: Vec::new(),
             held,
+            recorded: Recorded::default(),
         }
     }
 
@@ -246,6 +250,9 @@ impl<'a> StreamingMerger<'a> {
         self.attributes_of.push(own);
         self.corpus.define(number, at, &resolved(Node::new(0), attributes));
         self.count(&reading);
+        if let Some(sites) = &reading.sites {
+            self.recorded.add(self.corpus.symbols.name(number), sites);
+        }
         let Reading { likeness, bytes, instructions, .. } = reading;
         if let Some(equal) = self.equal_before(function, number, instructions) {
             return Ok(Added { function, known: Known::Equal(equal) });
@@ -288,6 +295,12 @@ impl<'a> StreamingMerger<'a> {
     /// calls can be patched must be added, or what it calls be [`Attributes::pinned`].
     pub fn add_call(&mut self, symbol: &UserExternalName) {
         self.corpus.symbols.observe_call(symbol);
+    }
+
+    /// Records, for backtraces, which functions a function tail-calls that is not added: `None` if that can be any function, as where
+    /// nothing is recorded. Constant time, and for each of them.
+    pub fn add_tail_calls(&mut self, symbol: &UserExternalName, to: Option<&[UserExternalName]>) {
+        self.recorded.add_tail_calls(symbol, to);
     }
 
     /// The number of functions that were added.
@@ -397,6 +410,18 @@ impl<'a> StreamingMerger<'a> {
             true => proved(plan, None, bodies, &self.options, Remember::Nothing).0,
             false => plan,
         }
+    }
+
+    /// The same, and for backtraces what was recorded ([`Reader::recording`]) of functions that share code, and of the tail calls of
+    /// all. Requests IR of one function of each class that shares a parameterised body.
+    pub fn plan_recording(mut self, bodies: &mut dyn Bodies) -> (Plan, Recorded) {
+        let (mut recorded, options) = (core::mem::take(&mut self.recorded), self.options);
+        let plan = self.plan(bodies);
+        recorded.forget(&plan);
+        if !recorded.is_empty() {
+            recorded.relate(&plan, bodies, &options);
+        }
+        (plan, recorded)
     }
 
     /// The functions whose IR is not there any more, and what compiled code calls after `plan`.

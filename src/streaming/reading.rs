@@ -2,6 +2,7 @@
 
 use crate::canon::{self, Context, Digest, Encoding, Scratch, code_digest};
 use crate::corpus::{ByNode, NotedSymbol, Reference, Symbols};
+use crate::explain::Sites;
 use crate::ir::table_bytes;
 use crate::options::Options;
 use crate::parameterise::Likeness;
@@ -21,6 +22,8 @@ pub struct Reader<'a> {
     packed: Vec<u8>,
     /// The symbols of one function.
     symbols: Symbols,
+    /// Whether it reads for backtraces.
+    records: bool,
 }
 
 /// What was read of a function: a digest of its encoding, the symbols to which it refers, and by what similar functions are
@@ -43,6 +46,8 @@ pub struct Reading {
     pub(super) likeness: Option<Likeness>,
     /// What it takes to hold it.
     pub(super) bytes: usize,
+    /// Its instructions, for backtraces.
+    pub(super) sites: Option<Sites>,
 }
 
 impl<'a> Reader<'a> {
@@ -50,7 +55,14 @@ impl<'a> Reader<'a> {
     /// ([`StreamingMerger::new`](super::StreamingMerger::new)), [`Similar::OFF`](crate::Similar::OFF) saves time.
     pub fn new(options: Options<'a>) -> Self {
         let (scratch, encoding, packed, symbols) = Default::default();
-        Reader { options, scratch, encoding, packed, symbols }
+        Reader { options, scratch, encoding, packed, symbols, records: false }
+    }
+
+    /// Whether it reads for backtraces, too: what the instructions of functions are, for
+    /// [`StreamingMerger::plan_recording`](super::StreamingMerger::plan_recording). That takes four bytes for each instruction of a function that may
+    /// share code.
+    pub fn recording(self, records: bool) -> Self {
+        Reader { records, ..self }
     }
 
     /// Reads a function that has these attributes. One walk, a digest of the encoding, and a scan if similar functions are
@@ -67,6 +79,8 @@ impl<'a> Reader<'a> {
         if !is_encoded {
             encoding.clear();
         }
+        let walked = if is_encoded { self.scratch.walked() } else { &[] };
+        let sites = self.records.then(|| Sites::walked(func, walked));
         let of_encoding = is_encoded.then(|| {
             let digest = code_digest(encoding, attributes.alignment, packed);
             (digest, Likeness::of(func, encoding, &attributes, options))
@@ -82,6 +96,7 @@ impl<'a> Reader<'a> {
             likeness: likeness.flatten(),
             symbols: self.symbols.drain().collect(),
             bytes: table_bytes(func),
+            sites,
         }
     }
 }

@@ -17,6 +17,19 @@ use cranelift_codegen::ir::{Endianness, Signature, Type, types};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_size_model::SizeModel;
 
+/// How many bytes behind the place of a relocation the call ends of which it is: where it returns to. `None` if it is of something
+/// else, or not known.
+pub(crate) fn return_offset(relocation: Reloc) -> Option<u32> {
+    match relocation {
+        Reloc::X86CallPCRel4
+        | Reloc::X86CallPLTRel4
+        | Reloc::Arm64Call
+        | Reloc::S390xPLTRel32Dbl => Some(4),
+        Reloc::RiscvCallPlt => Some(8),
+        _ => None,
+    }
+}
+
 /// The properties of a target that function merging depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {

@@ -144,8 +144,9 @@ const BUDGETS: [(&str, usize); 28] = [
     // Whom code calls that is not added.
     ("corpus", 540),
     ("decide", 740),
-    // To which function a frame belongs: instructions, frames, and a table of them.
-    ("explain", 1170),
+    // To which function a frame belongs: instructions, frames, and a table of them; whom code calls by its relocations, where functions are
+    // not numbered.
+    ("explain", 1340),
     ("extra_argument", 240),
     ("incremental", 840),
     ("internals", 140),
@@ -166,10 +167,10 @@ const BUDGETS: [(&str, usize); 28] = [
     ("signatures", 60),
     // Copies, scans and outlines are counted.
     ("stats", 110),
-    // Functions are read on any thread, and compiled code may be replaced, which is proved.
+    // Functions are read on any thread, and compiled code may be replaced, which is proved. What is read for backtraces.
     // New bodies get symbols that nothing else has.
-    ("streaming", 820),
-    ("target", 1050),
+    ("streaming", 870),
+    ("target", 1070),
     ("threads", 120),
     // Fresh symbols.
     ("unit", 850),

@@ -6,8 +6,8 @@
 //! that a tail call led to from there. A call through a pointer says nothing, so behind it all functions of the code remain;
 //! then a second pass, from the innermost frame to the outermost, removes functions that did not call what was called.
 //!
-//! [`Table`] is what is to be known of code for that, as bytes: an engine keeps it beside its code. It has no dependencies,
-//! so that it can be where no compiler is.
+//! [`Table`] is what is to be known of code for that, as bytes: an engine keeps it beside its code, or [`SymbolTable`], with
+//! symbols in place of its numbers. It has no dependencies, so that it can be where no compiler is.
 //!
 //! What it does *not* do: it walks no stack, and knows no names, only numbers. LLVM's GSYM keeps the line table of each
 //! merged function and lets the user choose by regular expressions on call sites ("merged function call site info", 2024);
@@ -20,7 +20,9 @@
 extern crate alloc;
 
 mod resolve;
+mod symbols;
 mod table;
 
 pub use resolve::{Callee, Level, Running, TailCallees, TailCalls, resolve};
+pub use symbols::{Functions, Symbol, SymbolTable};
 pub use table::{Code, Malformed, Place, Site, Table};

@@ -4,6 +4,7 @@
 //! every further function of a body is written as its differences from the first.
 
 use crate::resolve::{Callee, Level, Running, TailCallees, TailCalls, resolve};
+use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -142,6 +143,12 @@ impl Table {
         self.codes.is_empty()
     }
 
+    /// Whether several functions have a piece of code.
+    pub(crate) fn is_shared(&self, number: usize) -> bool {
+        let at = self.codes.get(number).map_or(0, |&at| at as usize);
+        Reader { bytes: &self.bytes, at }.number().is_ok_and(|head| head >> 2 > 1)
+    }
+
     /// A piece of code. Linear in its size.
     ///
     /// # Errors
@@ -158,14 +165,7 @@ impl Table {
     ///
     /// See [`Table::code`].
     pub fn level(&self, number: usize, place: Place) -> Result<Level<u32>, Malformed> {
-        let Code { functions, is_thunk, sites } = self.code(number)?;
-        let site = sites.binary_search_by_key(&place, |site| site.place).ok().map(|at| &sites[at]);
-        let running = functions.iter().enumerate().map(|(index, &function)| {
-            let (location, callee) =
-                site.map_or((None, Callee::Unknown), |site| site.of[index].clone());
-            Running { function, location, callee }
-        });
-        Ok(Level { running: running.collect(), is_thunk })
+        Ok(self.code(number)?.level(place))
     }
 
     /// The frames of a stack, innermost first, each with the functions that it can belong to: see [`resolve`]. `None` is a
@@ -175,11 +175,20 @@ impl Table {
     ///
     /// See [`Table::code`].
     pub fn frames(&self, stack: &[Option<(usize, Place)>]) -> Result<Vec<Level<u32>>, Malformed> {
-        let level = |frame: &Option<(usize, Place)>| match *frame {
-            Some((code, place)) => self.level(code, place),
-            None => Ok(Level { running: Vec::new(), is_thunk: false }),
-        };
-        let mut levels = stack.iter().map(level).collect::<Result<Vec<_>, Malformed>>()?;
+        // A recursion has the same code in many frames.
+        let mut codes: BTreeMap<usize, Code> = BTreeMap::new();
+        let mut levels = Vec::with_capacity(stack.len());
+        for frame in stack {
+            let Some((number, place)) = *frame else {
+                levels.push(Level { running: Vec::new(), is_thunk: false });
+                continue;
+            };
+            let code = match codes.entry(number) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(self.code(number)?),
+            };
+            levels.push(code.level(place));
+        }
         resolve(&mut levels, &self.tail_calls);
         Ok(levels)
     }
@@ -198,6 +207,18 @@ fn callee(callee: &Callee<u32>) -> u32 {
 }
 
 impl Code {
+    /// What is known of a frame from its address alone.
+    fn level(&self, place: Place) -> Level<u32> {
+        let Code { functions, is_thunk, sites } = self;
+        let site = sites.binary_search_by_key(&place, |site| site.place).ok().map(|at| &sites[at]);
+        let running = functions.iter().enumerate().map(|(index, &function)| {
+            let (location, callee) =
+                site.map_or((None, Callee::Unknown), |site| site.of[index].clone());
+            Running { function, location, callee }
+        });
+        Level { running: running.collect(), is_thunk: *is_thunk }
+    }
+
     fn write(&self, bytes: &mut Vec<u8>) {
         let Code { functions, is_thunk, sites } = self;
         let has_locations = sites.iter().any(|site| site.of.iter().any(|(at, _)| at.is_some()));
@@ -315,7 +336,7 @@ impl Code {
 }
 
 /// Writes a number in groups of seven bits, the low ones first (LEB128).
-fn put(bytes: &mut Vec<u8>, mut number: u32) {
+pub(crate) fn put(bytes: &mut Vec<u8>, mut number: u32) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
         number >>= 7;
@@ -324,18 +345,18 @@ fn put(bytes: &mut Vec<u8>, mut number: u32) {
 }
 
 /// Writes a number as its difference from another one: small, whatever its sign.
-fn put_difference(bytes: &mut Vec<u8>, from: u32, to: u32) {
+pub(crate) fn put_difference(bytes: &mut Vec<u8>, from: u32, to: u32) {
     let difference = to.wrapping_sub(from) as i32;
     put(bytes, (difference << 1 ^ difference >> 31) as u32);
 }
 
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
+pub(crate) struct Reader<'a> {
+    pub bytes: &'a [u8],
+    pub at: usize,
 }
 
 impl Reader<'_> {
-    fn number(&mut self) -> Result<u32, Malformed> {
+    pub fn number(&mut self) -> Result<u32, Malformed> {
         let mut number = 0;
         for shift in (0..32).step_by(7) {
             let byte = *self.bytes.get(self.at).ok_or(Malformed)?;
@@ -348,7 +369,7 @@ impl Reader<'_> {
         Err(Malformed)
     }
 
-    fn difference(&mut self, from: u32) -> Result<u32, Malformed> {
+    pub fn difference(&mut self, from: u32) -> Result<u32, Malformed> {
         let number = self.number()?;
         Ok(from.wrapping_add(number >> 1 ^ (number & 1).wrapping_neg()))
     }

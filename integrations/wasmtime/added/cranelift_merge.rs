@@ -1,18 +1,20 @@
 //! Merging of functions by `cranelift-mergefunc`: everything in this crate that knows of it.
 
-use super::{Compiler, CompilerContext, box_dyn_any_compiler_context};
+use super::{CompiledFunction, Compiler, CompilerContext, box_dyn_any_compiler_context};
 use cranelift_codegen::ir::{Function, UserExternalName};
+use cranelift_mergefunc::explain::{FrameTable, Recorded};
 use cranelift_mergefunc::streaming::{self, Known, Reader, StreamingMerger};
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, Emit, FreshSymbols, FunctionIndex, Linkage, Options, Output,
     Plan, Prove, Similar,
 };
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use wasmtime_environ::error::{Error, Result, bail};
 use wasmtime_environ::{
-    CompiledFunctionBody, FuncKey, FunctionMerger, FunctionMerging, Merged, Merging, Reading,
-    Shared,
+    Calls, CompiledFunctionBody, FilePos, FuncKey, FunctionMerger, FunctionMerging, Merged, Reading,
+    Shared, Sharing,
 };
 
 /// What was read of a function, and its IR.
@@ -33,6 +35,8 @@ pub(super) struct Merger<'a> {
     held: HashMap<FunctionIndex, Arc<Function>>,
     /// By the number of a body, what it is made of.
     bodies: Mutex<HashMap<u32, Arc<Function>>>,
+    /// For backtraces.
+    recorded: Recorded,
 }
 
 impl<'a> Merger<'a> {
@@ -49,7 +53,8 @@ impl<'a> Merger<'a> {
         let options = Options { aliases: true, similar, prove, ..for_ir };
         let merger = Some(StreamingMerger::before_code(options));
         let (readers, plan, keys, others, held, bodies) = Default::default();
-        Merger { compiler, options, readers, merger, plan, keys, others, held, bodies }
+        let recorded = Recorded::default();
+        Merger { compiler, options, readers, merger, plan, keys, others, held, bodies, recorded }
     }
 }
 
@@ -74,7 +79,9 @@ impl FunctionMerger for Merger<'_> {
             ..Attributes::default()
         };
         let reader = self.readers.lock().unwrap().pop();
-        let mut reader = reader.unwrap_or_else(|| Reader::new(self.options));
+        let records = self.compiler.tunables.generate_address_map;
+        let mut reader =
+            reader.unwrap_or_else(|| Reader::new(self.options).recording(records));
         // An exact copy takes less memory than what the translator grew.
         let own = ir(&mut func);
         let read: Read = (reader.read(own, attributes), Arc::new(own.clone()));
@@ -94,59 +101,78 @@ impl FunctionMerger for Merger<'_> {
         }
     }
 
-    fn add_other(&mut self, key: FuncKey, calls: Vec<FuncKey>) {
+    fn add_other(&mut self, key: FuncKey, Calls { calls, tail_calls }: Calls) {
         self.others.push(key);
         let merger = self.merger.as_mut().expect("no plan yet");
         calls.into_iter().for_each(|callee| merger.add_call(&symbol(callee)));
+        let tail_calls = tail_calls.map(|all| all.into_iter().map(symbol).collect::<Vec<_>>());
+        merger.add_tail_calls(&symbol(key), tail_calls.as_deref());
     }
 
     fn plan(
         &mut self,
         translate: &mut dyn FnMut(FuncKey) -> Result<CompiledFunctionBody>,
-    ) -> Result<Merging> {
+    ) -> Result<(Vec<Merged>, Sharing)> {
         let Merger { merger, keys, others, .. } = self;
         let mut held = std::mem::take(&mut self.held);
         let fresh = FreshSymbols::beside(keys.iter().chain(&*others).copied().map(symbol));
         let mut bodies = Held { keys, held: &mut held, translate, fresh, error: None };
-        let plan = merger.take().expect("no plan yet").plan(&mut bodies);
+        let (plan, recorded) = merger.take().expect("no plan yet").plan_recording(&mut bodies);
         if let Some(error) = bodies.error {
             return Err(error);
         }
         if let Some(Err(refuted)) = plan.proof() {
             bail!("{refuted}");
         }
-        let key = |function| {
+        let raw = |function| {
             let UserExternalName { namespace, index } = *plan.entry(function).symbol();
-            FuncKey::from_raw_parts(namespace, index)
+            (namespace, index)
         };
-        let mut merging = Merging::default();
+        let (mut functions, mut sharing) = (Vec::new(), Sharing::default());
         let bodies = self.bodies.get_mut().unwrap();
         for Output { function, emit, code, reached, .. } in plan.outputs() {
-            let own = key(function);
+            let key = raw(function);
             if reached.body != function {
-                let code = key(reached.symbol.unwrap_or(reached.call));
-                merging.shared.push(Shared { key: own, code, body: key(reached.body) });
+                let code = raw(reached.symbol.unwrap_or(reached.call));
+                let (body, src_loc) = (raw(reached.body), FilePos::none());
+                sharing.functions.push(Shared { key, code, body, src_loc });
             }
             if let Emit::Body | Emit::NewBody(_) | Emit::Thunk { .. } = emit {
                 let like = plan.new_body(function).map_or(code, |new| new.members()[0]);
                 let (number, like) = (function.as_u32(), keys[like.as_u32() as usize]);
                 bodies.extend(held.get(&code).map(|func| (number, func.clone())));
-                merging.functions.push(Merged { key: own, number, like });
+                functions.push(Merged { key: FuncKey::from_raw_parts(key.0, key.1), number, like });
             }
         }
+        sharing.functions.sort_unstable_by_key(|it| it.key);
+        self.recorded = recorded;
         self.plan = Some(plan);
-        Ok(merging)
+        Ok((functions, sharing))
     }
 
     fn body(&self, number: u32) -> CompiledFunctionBody {
         let plan = self.plan.as_ref().expect("there is a plan");
         let own = self.bodies.lock().unwrap().remove(&number);
         let mut func = own.map_or_else(Function::new, Arc::unwrap_or_clone);
-        plan.finish(FunctionIndex::from_u32(number), &mut func);
+        let function = FunctionIndex::from_u32(number);
         let mut finished = self.compiler.function_compiler();
+        finished.cx.sites = self.recorded.finish(plan, function, &mut func);
         finished.cx.codegen_context.func = func;
         let code = box_dyn_any_compiler_context(Some(finished.cx));
         CompiledFunctionBody { code, needs_gc_heap: false }
+    }
+
+    fn record_frames(self: Box<Self>, code: &[(FuncKey, &dyn Any)], sharing: &mut Sharing) {
+        let (mut recorded, plan) = (self.recorded, self.plan.expect("there is a plan"));
+        if recorded.is_empty() {
+            return;
+        }
+        for &(key, code) in code {
+            let code: &CompiledFunction = code.downcast_ref().expect("it is compiled");
+            let CompiledFunction { sites, buffer, name_map, .. } = code;
+            recorded.add_code(&symbol(key), sites.as_ref(), buffer, name_map);
+        }
+        sharing.frames = FrameTable::of(&plan, recorded).bytes();
     }
 }
 

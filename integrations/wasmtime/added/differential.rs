@@ -16,7 +16,8 @@ use wasm_encoder::reencode::{Error, Reencode, utils};
 use wasm_encoder::{CodeSection, ExportKind, ExportSection, FunctionSection, Instruction};
 use wasmparser::{CodeSectionReader, ExportSectionReader, FunctionSectionReader, Operator};
 use wasmtime::{
-    Config, Engine, Extern, FunctionMerging, Instance, Module, OptLevel, Store, Trap, Val, ValType,
+    Config, Engine, Extern, FrameInfo, FunctionMerging, Instance, Module, OptLevel, Store, Trap,
+    Val, ValType, WasmBacktrace,
 };
 
 /// A generator of numbers (SplitMix64).
@@ -46,6 +47,7 @@ struct WithCopies {
     now: u32,
     /// Whether the function that is written has other constants than the one of which it is a copy.
     differs: bool,
+    has_tail_calls: bool,
 }
 
 impl Reencode for WithCopies {
@@ -95,6 +97,12 @@ impl Reencode for WithCopies {
         operator: Operator<'a>,
     ) -> Result<Instruction<'a>, Error<Self::Error>> {
         let differs = self.differs && self.random.one_in(2);
+        self.has_tail_calls |= matches!(
+            operator,
+            Operator::ReturnCall { .. }
+                | Operator::ReturnCallIndirect { .. }
+                | Operator::ReturnCallRef { .. }
+        );
         Ok(match operator {
             Operator::I32Const { value } if differs => {
                 Instruction::I32Const(value ^ (self.random.next() as i32 & 0xff))
@@ -114,7 +122,7 @@ impl Reencode for WithCopies {
     }
 }
 
-fn module(random: &mut Random) -> Option<Vec<u8>> {
+fn module(random: &mut Random) -> Option<Tested> {
     let bytes: Vec<u8> = (0..2048).flat_map(|_| random.next().to_le_bytes()).collect();
     let config = wasm_smith::Config {
         export_everything: true,
@@ -134,22 +142,111 @@ fn module(random: &mut Random) -> Option<Vec<u8>> {
         gc_enabled: false,
         relaxed_simd_enabled: false,
         threads_enabled: false,
+        tail_call_enabled: random.one_in(3),
         ..wasm_smith::Config::default()
     };
     let module = wasm_smith::Module::new(config, &mut Unstructured::new(&bytes)).ok()?;
     let (copies, own) = (1 + (random.next() % 3) as u32, Random(random.next()));
-    let mut with_copies = WithCopies { random: own, copies, functions: 0, now: 0, differs: false };
+    let (functions, now, differs, has_tail_calls) = Default::default();
+    let mut with_copies =
+        WithCopies { random: own, copies, functions, now, differs, has_tail_calls };
     let mut encoded = wasm_encoder::Module::new();
     let parser = wasmparser::Parser::new(0);
     with_copies.parse_core_module(&mut encoded, parser, &module.to_bytes()).ok()?;
-    Some(encoded.finish())
+    Some(Tested { wasm: encoded.finish(), has_tail_calls: with_copies.has_tail_calls })
+}
+
+/// A frame of a backtrace.
+#[derive(Debug, PartialEq)]
+struct Frame {
+    index: u32,
+    name: Option<String>,
+    /// In the function, and in the module.
+    offsets: [Option<usize>; 2],
+}
+
+/// The functions to which a frame can belong, and whether several have its code.
+#[derive(Debug)]
+struct Candidates(Vec<Frame>, bool);
+
+impl Candidates {
+    fn of(frame: &FrameInfo) -> Candidates {
+        let one = |frame: &FrameInfo| Frame {
+            index: frame.func_index(),
+            name: frame.func_name().map(str::to_owned),
+            offsets: [frame.func_offset(), frame.module_offset()],
+        };
+        let all = [frame].into_iter().chain(frame.merged_with()).map(one).collect();
+        Candidates(all, frame.is_shared())
+    }
+}
+
+/// How many frames a backtrace has at most.
+const MOST_FRAMES: usize = 20;
+
+/// A module.
+struct Tested {
+    wasm: Vec<u8>,
+    has_tail_calls: bool,
+}
+
+/// What was seen of backtraces.
+#[derive(Default)]
+struct Seen {
+    frames: usize,
+    /// Of them, frames of code that functions share.
+    shared: usize,
+    /// Of these, frames that name one function.
+    exact: usize,
+    /// Frames of the right function whose trap is said to be at another instruction.
+    elsewhere: usize,
+}
+
+impl Seen {
+    /// Compares the backtraces of a trap. Where the callers of a frame are known and call directly, so is its function, but for tail
+    /// calls to functions that share its code.
+    fn compare(
+        &mut self,
+        off: &[Candidates],
+        merged: &[Candidates],
+        of: &Tested,
+    ) -> Result<(), String> {
+        let differ = || Err(format!("backtraces {off:#?} and {merged:#?}"));
+        if off.len() != merged.len() {
+            return differ();
+        }
+        // From the outermost frame, whose function the host names if it is there.
+        let mut is_known = off.len() < MOST_FRAMES;
+        let frames = off.iter().zip(merged).enumerate().rev();
+        for (at, (Candidates(off, _), Candidates(merged, is_shared))) in frames {
+            is_known |= !is_shared;
+            let is_exact = merged.len() == 1 || !is_known || of.has_tail_calls;
+            // Where a constant has become an argument, the code generator may fold a load that traps into its user, and then says
+            // that this is where it is.
+            let found =
+                merged.iter().find(|it| (it.index, &it.name) == (off[0].index, &off[0].name));
+            let is_elsewhere = found.is_some_and(|found| found.offsets != off[0].offsets);
+            if found.is_none() || is_elsewhere && !(at == 0 && *is_shared) || !is_exact {
+                return differ();
+            }
+            self.elsewhere += usize::from(is_elsewhere);
+            // `call`.
+            is_known &= off[0].offsets[1].is_some_and(|at| of.wasm[at] == 0x10);
+            self.frames += 1;
+            self.shared += usize::from(*is_shared);
+            self.exact += usize::from(*is_shared && merged.len() == 1);
+        }
+        Ok(())
+    }
 }
 
 /// What a module did, call by call, and what it left.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 struct Done {
     /// Results and fuel.
     calls: Vec<(Result<Vec<u128>, String>, u64)>,
+    /// Of calls that trapped.
+    backtraces: Vec<Vec<Candidates>>,
     globals: Vec<u128>,
     memories: Vec<Vec<u8>>,
     /// Whether a stack overflowed: its depth differs, and nothing that comes later is compared.
@@ -204,6 +301,9 @@ fn run(engine: &Engine, module: &Module, seed: u64) -> Done {
             let called = function.call(&mut store, &arguments, &mut results);
             let result = called.map(|()| results.iter().map(bits).collect()).map_err(|error| {
                 done.overflowed |= error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow);
+                let backtrace = error.downcast_ref::<WasmBacktrace>();
+                let frames = backtrace.map_or(&[][..], WasmBacktrace::frames);
+                done.backtraces.push(frames.iter().map(Candidates::of).collect());
                 error.downcast_ref::<Trap>().map_or(error.to_string(), Trap::to_string)
             });
             if done.overflowed {
@@ -244,16 +344,18 @@ fn main() {
     let kinds = [FunctionMerging::Off, FunctionMerging::Identical, FunctionMerging::Balanced];
     let engines = [false, true].map(|speed| kinds.map(|kind| engine(kind, speed)));
     let (mut modules, mut calls, mut traps, mut smaller) = (0_u64, 0, 0, [0_u64; 3]);
+    let mut seen = Seen::default();
     while Instant::now() < end {
         seed += 1;
         let mut random = Random(seed);
-        let Some(wasm) = module(&mut random) else { continue };
+        let Some(tested) = module(&mut random) else { continue };
+        let wasm = &tested.wasm;
         let engines = &engines[usize::from(random.one_in(2))];
         let failed = |what: String| -> ! {
-            std::fs::write("differential.wasm", &wasm).expect("a file");
+            std::fs::write("differential.wasm", wasm).expect("a file");
             panic!("seed {seed}: {what}")
         };
-        let compiled = engines.each_ref().map(|engine| Module::new(engine, &wasm));
+        let compiled = engines.each_ref().map(|engine| Module::new(engine, wasm));
         let compiled = match compiled {
             [Ok(off), Ok(identical), Ok(balanced)] => [off, identical, balanced],
             // Such as features that this build does not have.
@@ -275,8 +377,15 @@ fn main() {
             if let Some(call) = same {
                 failed(format!("call {call}: {:?}, {:?}", off.calls[call], merged.calls[call]));
             }
-            if !off.overflowed && !merged.overflowed && merged != off {
+            let is_whole = !off.overflowed && !merged.overflowed;
+            if is_whole && (&merged.globals, &merged.memories) != (&off.globals, &off.memories) {
                 failed("another state is left".to_owned());
+            }
+            // The depth of an overflow differs, which is the last trap.
+            let trapped = |done: &Done| done.backtraces.len() - usize::from(done.overflowed);
+            let traps = trapped(&off).min(trapped(&merged));
+            for (off, merged) in off.backtraces.iter().zip(&merged.backtraces).take(traps) {
+                seen.compare(off, merged, &tested).unwrap_or_else(|what| failed(what));
             }
         }
     }
@@ -285,4 +394,11 @@ fn main() {
          of which trapped: no difference (last seed {seed})",
         smaller[1], smaller[2]
     );
+    let Seen { frames, shared, exact, elsewhere } = seen;
+    println!(
+        "{frames} frames of backtraces, of which {shared} are of code that functions share; {exact} of these name one \
+         function, the others have the right one among several; {elsewhere} have the place of another instruction"
+    );
+    assert!(exact > 0, "no backtraces of code that functions share");
+    assert!(elsewhere * 100 <= shared, "places of other instructions");
 }

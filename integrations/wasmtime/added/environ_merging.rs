@@ -1,7 +1,7 @@
-//! Merging of functions: what a compiler does, and what becomes of functions.
+//! Merging of functions: what a compiler does.
 
 use crate::prelude::*;
-use crate::{CompiledFunctionBody, FuncKey};
+use crate::{CompiledFunctionBody, FuncKey, Sharing};
 use std::any::Any;
 
 /// A function that was translated and not compiled, as it was read on the thread that translated it.
@@ -17,24 +17,13 @@ pub struct Merged {
     pub like: FuncKey,
 }
 
-/// The functions that were added, after merging.
+/// Whom a function calls directly.
 #[derive(Default)]
-pub struct Merging {
-    /// Those that have code, some of which are new ones.
-    pub functions: Vec<Merged>,
-    /// The functions that share a body with others.
-    pub shared: Vec<Shared>,
-}
-
-/// A function that shares its body.
-#[derive(Clone, Copy)]
-pub struct Shared {
-    /// The function.
-    pub key: FuncKey,
-    /// Where it has its code: under its own key, or under that of another function.
-    pub code: FuncKey,
-    /// Whose body runs in the end.
-    pub body: FuncKey,
+pub struct Calls {
+    /// The functions of its module that it calls.
+    pub calls: Vec<FuncKey>,
+    /// Those that it tail-calls. `None` if these can be others as well.
+    pub tail_calls: Option<Vec<FuncKey>>,
 }
 
 /// Merges functions of one module or component.
@@ -46,14 +35,18 @@ pub trait FunctionMerger: Send + Sync {
     fn add(&mut self, key: FuncKey, reading: Reading);
 
     /// Says that there is a function that is not added, and whom it calls.
-    fn add_other(&mut self, key: FuncKey, calls: Vec<FuncKey>);
+    fn add_other(&mut self, key: FuncKey, calls: Calls);
 
-    /// Decides what becomes of all functions that were added. `translate` translates one of them again.
+    /// Decides what becomes of all functions that were added: which have code, and which share it. `translate` translates one of
+    /// them again.
     fn plan(
         &mut self,
         translate: &mut dyn FnMut(FuncKey) -> Result<CompiledFunctionBody>,
-    ) -> Result<Merging>;
+    ) -> Result<(Vec<Merged>, Sharing)>;
 
     /// A body of the plan, to be compiled. On any thread.
     fn body(&self, number: u32) -> CompiledFunctionBody;
+
+    /// Says, for backtraces, to which functions frames of this code can belong, once all of it is compiled.
+    fn record_frames(self: Box<Self>, code: &[(FuncKey, &dyn Any)], sharing: &mut Sharing);
 }

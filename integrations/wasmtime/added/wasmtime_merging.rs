@@ -11,8 +11,8 @@ use wasmtime_environ::wasmparser::{
     self, FuncToValidate, FunctionBody, VisitOperator, VisitSimdOperator,
 };
 use wasmtime_environ::{
-    CompiledFunctionBody, Compiler, FilePos, FuncIndex, FuncKey, FunctionBodyData, FunctionMerger,
-    FunctionMerging, InliningCompiler, Merging, ModuleTranslation, Shared,
+    Calls, CompiledFunctionBody, Compiler, FilePos, FuncIndex, FuncKey, FunctionBodyData,
+    FunctionMerger, FunctionMerging, InliningCompiler, ModuleTranslation, Sharing,
 };
 
 /// The function that an operator calls. To read operators in full takes three times as long.
@@ -55,7 +55,7 @@ pub(super) struct Body<'a> {
 impl Body<'_> {
     /// A hash of what functions have in common that may merge: of equal ones, all but whom they call; of similar ones, how
     /// control flows. Also, whom it calls. An error is found when the function is translated.
-    fn look(&self, equal: bool) -> wasmparser::Result<(u64, Vec<FuncKey>)> {
+    fn look(&self, equal: bool) -> wasmparser::Result<(u64, Calls)> {
         let Body { key, translation, body, .. } = self;
         let (module, index) = key.unwrap_defined_wasm_function();
         let module_types = &translation.module;
@@ -63,18 +63,24 @@ impl Body<'_> {
         let signature = module_types.functions[module_types.func_index(index)].signature;
         (module, signature).hash(&mut hasher);
         let (mut operators, start) = (body.get_operators_reader()?, body.range().start);
-        let mut calls = Vec::new();
+        let (mut calls, mut tail_calls) = (Vec::new(), Vec::new());
         while !operators.eof() {
             let from = operators.original_position() - start;
-            let callee = operators.visit_operator(&mut Callee)?;
-            if let Some(callee) = callee.map(FuncIndex::from_u32) {
-                let callee = module_types.defined_func_index(callee);
-                calls.extend(callee.map(|callee| FuncKey::DefinedWasmFunction(module, callee)));
-            } else if equal || matches!(body.as_bytes()[from], 0x00 | 0x02..=0x0f | 0x1f) {
+            let callee = operators.visit_operator(&mut Callee)?.map(FuncIndex::from_u32);
+            let defined = callee.and_then(|callee| module_types.defined_func_index(callee));
+            let defined = defined.map(|callee| FuncKey::DefinedWasmFunction(module, callee));
+            calls.extend(defined);
+            // `return_call`, `return_call_indirect`, `return_call_ref`.
+            if let 0x12 | 0x13 | 0x15 = body.as_bytes()[from] {
+                tail_calls.push(defined);
+            }
+            if callee.is_none()
+                && (equal || matches!(body.as_bytes()[from], 0x00 | 0x02..=0x0f | 0x1f))
+            {
                 hasher.write(&body.as_bytes()[from..operators.original_position() - start]);
             }
         }
-        Ok((hasher.finish(), calls))
+        Ok((hasher.finish(), Calls { calls, tail_calls: tail_calls.into_iter().collect() }))
     }
 
     /// Whether more than direct calls refers to it.
@@ -101,12 +107,6 @@ pub(super) fn again<'a>(data: &FunctionBodyData<'a>) -> FunctionBodyData<'a> {
     FunctionBodyData { body: data.body.clone(), validator }
 }
 
-/// Where a function without code of its own has its code.
-pub(super) fn code_of(shared: &[(Shared, FilePos)], key: FuncKey) -> FuncKey {
-    let at = shared.binary_search_by_key(&key, |(shared, _)| shared.key);
-    at.map_or(key, |at| shared[at].0.code)
-}
-
 fn nothing() -> CompiledFunctionBody {
     CompiledFunctionBody { code: Box::new(()), needs_gc_heap: false }
 }
@@ -117,14 +117,14 @@ enum Left<'a> {
     Body(u32, CompileOutput<'a>),
 }
 
-/// Compiles the inputs. Also, the functions that share bodies, each with where it starts in the binary.
+/// Compiles the inputs. Also, the functions that share bodies.
 pub(super) fn compile<'a>(
     inputs: CompileInputs<'a>,
     engine: &Engine,
     compiler: &dyn Compiler,
     finisher: &dyn InliningCompiler,
     mut merger: Box<dyn FunctionMerger + '_>,
-) -> Result<(Vec<CompileOutput<'a>>, Vec<(Shared, FilePos)>)> {
+) -> Result<(Vec<CompileOutput<'a>>, Sharing)> {
     let CompileInputs { inputs, bodies } = inputs;
     let equal = engine.tunables().function_merging == FunctionMerging::Identical;
     let looks = engine.run_maybe_parallel(bodies.iter().collect(), |body| {
@@ -158,7 +158,7 @@ pub(super) fn compile<'a>(
     }
     let input: HashMap<_, _> = may_merge.iter().map(|body| (body.key, body.input)).collect();
     let mut translate = |key| Ok(inputs[input[&key]](compiler)?.function);
-    let Merging { functions, shared } = merger.plan(&mut translate)?;
+    let (functions, mut sharing) = merger.plan(&mut translate)?;
     let named = |key, like| match added.get(&key) {
         Some(own) => with(own, nothing()),
         None => {
@@ -170,12 +170,12 @@ pub(super) fn compile<'a>(
     // Bodies first: their IR takes memory.
     let merged = functions.into_iter().map(|it| Left::Body(it.number, named(it.key, it.like)));
     let others = (0..inputs.len()).filter(|input| !is_added[*input]).map(Left::Input);
-    let merger = &*merger;
+    let merging = &*merger;
     let compiled = engine.run_maybe_parallel(merged.chain(others).collect(), |left| {
         let mut output = match left {
             Left::Input(input) => inputs[input](compiler)?,
             Left::Body(number, output) => {
-                let mut function = merger.body(number);
+                let mut function = merging.body(number);
                 function.needs_gc_heap = needs_gc_heap;
                 CompileOutput { function, ..output }
             }
@@ -184,8 +184,12 @@ pub(super) fn compile<'a>(
         finisher.finish_compiling(function, func_body.clone(), symbol)?;
         Ok::<_, Error>(output)
     })?;
-    let shared = shared.into_iter().filter_map(|it| Some((it, added.get(&it.key)?.start_srcloc)));
-    let mut shared: Vec<_> = shared.collect();
-    shared.sort_unstable_by_key(|(shared, _)| shared.key);
-    Ok((compiled, shared))
+    sharing.functions.retain_mut(|it| {
+        let own = added.get(&FuncKey::from_raw_parts(it.key.0, it.key.1));
+        it.src_loc = own.map_or_else(FilePos::none, |own| own.start_srcloc);
+        own.is_some()
+    });
+    let code: Vec<_> = compiled.iter().map(|it| (it.key, &*it.function.code as _)).collect();
+    merger.record_frames(&code, &mut sharing);
+    Ok((compiled, sharing))
 }

