@@ -104,7 +104,7 @@ pub fn translate(
         true => engine.precompile_component(&wasm),
         false => engine.precompile_module(&wasm),
     };
-    translated.map_err(|error| Error(one_line(&format!("{error:#}"))))?;
+    translated.map_err(|error| refused(&format!("{error:#}")))?;
 
     let mut functions = Vec::new();
     for (file, text) in read(directory)? {
@@ -161,6 +161,18 @@ fn name_in(text: &str) -> Option<(u32, u32)> {
     let (namespace, rest) = line.split_once(':')?;
     let (index, _) = rest.split_once('(')?;
     Some((namespace.parse().ok()?, index.parse().ok()?))
+}
+
+/// What Wasmtime refuses, and how to convert it, where there is a tool.
+fn refused(error: &str) -> Error {
+    let error = one_line(error);
+    // The first form of exceptions, which toolchains still emit by default.
+    match error.contains("legacy_exceptions") {
+        true => Error(format!(
+            "{error}; 'wasm-opt --all-features --translate-to-exnref' of Binaryen converts the module"
+        )),
+        false => Error(error),
+    }
 }
 
 /// What `wasmparser` says: it gives the offset itself.

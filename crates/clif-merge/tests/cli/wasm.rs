@@ -201,6 +201,10 @@ fn what_is_not_a_module_is_refused_with_its_name_and_offset() {
         (b"\0asm\x01\0\0\0\xff", "(at offset 0x8)"),
         (b"\0asm\x01\0\0\0", "no functions"),
         (&binary("(module (func (result i32)))"), "at offset 24: type mismatch"),
+        (
+            &binary("(module (func try catch_all end))"),
+            "legacy_exceptions feature required for try instruction; 'wasm-opt --all-features --translate-to-exnref'",
+        ),
     ] {
         write(&module, bytes);
         for arguments in [
