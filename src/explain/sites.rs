@@ -223,7 +223,7 @@ impl Recorded {
         self.sites.insert(key(symbol), sites.clone());
     }
 
-    /// Records whom a function tail-calls that is compiled as it is: `None` if that can be any function.
+    /// Records which functions a function tail-calls that is compiled as it is: `None` if that can be any function.
     pub(crate) fn add_tail_calls(
         &mut self,
         symbol: &UserExternalName,

@@ -172,7 +172,7 @@ pub(super) const CALLEE: i64 = 10;
 /// How often a loop runs: an assumption.
 pub(super) const LOOP: i64 = 8;
 
-/// Loops in so many others run as often as those in one less.
+/// A loop that is nested deeper runs as often as one that is nested to this depth.
 pub(super) const MAX_LOOP_DEPTH: usize = 3;
 
 /// How many extra arguments a body of aligned functions takes, at most.

@@ -20,8 +20,6 @@ pub(super) struct Frequencies {
     of: SecondaryMap<Block, i64>,
     /// How many instructions a call executes, in 2^16ths.
     executed: i64,
-    /// How many more it executes in a body.
-    more: i64,
 }
 
 /// A call of a function.
@@ -63,23 +61,14 @@ impl Frequencies {
                 entered[to] += entered[block] / count;
             }
         }
-        Frequencies { of, executed, more: 0 }
+        Frequencies { of, executed }
     }
 
-    /// Adds instructions that a body executes in a block in addition.
-    pub fn add(&mut self, block: Block, more: i64) {
-        self.more += self.of[block] * more;
-    }
-
-    /// Removes what was added.
-    pub fn clear(&mut self) {
-        self.more = 0;
-    }
-
-    /// How many instructions more a call may execute, apart from those of the body. Negative if the body executes too many
-    /// itself.
-    pub fn left(&self) -> i64 {
-        (self.executed / cost::MIN_PER_PASSED - self.more).div_euclid(ONCE)
+    /// How many instructions more a call may execute, apart from those that a body executes in addition: a number of them each
+    /// time that control flow comes to a block. Negative if these are too many.
+    pub fn left(&self, in_body: impl IntoIterator<Item = (Block, i64)>) -> i64 {
+        let more: i64 = in_body.into_iter().map(|(block, more)| self.of[block] * more).sum();
+        (self.executed / cost::MIN_PER_PASSED - more).div_euclid(ONCE)
     }
 }
 

@@ -17,8 +17,8 @@ use cranelift_codegen::ir::{Endianness, Signature, Type, types};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_size_model::SizeModel;
 
-/// How many bytes behind the place of a relocation the call ends of which it is: where it returns to. `None` if it is of something
-/// else, or not known.
+/// The distance in bytes from the relocation of a direct call to its return address. `None` for relocations of anything else, and
+/// for calls of targets that are not listed here.
 pub(crate) fn return_offset(relocation: Reloc) -> Option<u32> {
     match relocation {
         Reloc::X86CallPCRel4

@@ -288,12 +288,6 @@ impl Aligning<'_, '_> {
                 let Some(alignment) = blocks::align(outlines, cost::MAX_DIFFERING) else {
                     return;
                 };
-                let left = match options.similar.policy {
-                    Policy::Balanced => {
-                        [0, 1].map(|side| Some(left(two[side], outlines[side], &alignment)))
-                    }
-                    Policy::Off | Policy::Size => [None; 2],
-                };
                 let fast = options.similar.policy != Policy::Balanced
                     || speed::is_kept(two[0], outlines[0], &alignment);
                 if !fast || !blocks::corresponds(two, outlines, extra, &alignment) {
@@ -321,6 +315,12 @@ impl Aligning<'_, '_> {
                         let sizes = [a + b, of_body];
                         let signature = originals[0].func.signature.clone();
                         let observes = outlines.map(|outline| outline.observes_its_frame);
+                        let left = match options.similar.policy {
+                            Policy::Balanced => {
+                                [0, 1].map(|side| Some(left(two[side], outlines[side], &alignment)))
+                            }
+                            Policy::Off | Policy::Size => [None; 2],
+                        };
                         *merged = Some(Merge { signature, observes, body, arguments, sizes, left });
                     }
                 }
@@ -458,13 +458,12 @@ impl Aligning<'_, '_> {
 
 /// How many instructions more a call of `func` may execute, one of two functions that are aligned, apart from those of the body.
 fn left(func: &Function, outline: &Outline, alignment: &Alignment) -> i64 {
-    let mut frequencies = Frequencies::of(func);
-    for (number, parts) in alignment.blocks.iter().enumerate() {
+    let arms = alignment.blocks.iter().enumerate().map(|(number, parts)| {
         let (block, _) = outline.block(number);
         let arms = parts.iter().filter(|part| matches!(part, Aligned::Gap(_))).count();
-        frequencies.add(block, arms as i64 * cost::ARM);
-    }
-    frequencies.left()
+        (block, arms as i64 * cost::ARM)
+    });
+    Frequencies::of(func).left(arms)
 }
 
 /// A function of a pair, as the plan leaves it so far.

@@ -1,4 +1,5 @@
-//! What judging has to know of speed: how much more a call of a body may execute, and what a call of each function does.
+//! Whether calls of a body run about as fast as those of the functions that are judged: what a body executes in addition for an
+//! argument plan, and which functions are too short for a thunk.
 
 use super::Work;
 use crate::apply::not_redirected;
@@ -23,28 +24,21 @@ pub(super) struct Speed {
 
 impl Speed {
     /// How many instructions more a call of a body may execute, apart from those of the body.
-    fn left(&mut self, table: &Table, rows: &[u32], argument_plan: &ArgumentPlan) -> i64 {
+    fn left(&self, table: &Table, rows: &[u32], argument_plan: &ArgumentPlan) -> i64 {
         let Speed { frequencies, blocks } = self;
-        frequencies.clear();
-        let mut add = |column: usize, more: i64| {
-            if let Some(block) = blocks[column] {
-                frequencies.add(block, more);
-            }
-        };
-        for parameter in &argument_plan.passed {
+        let passed = argument_plan.passed.iter().flat_map(|parameter| {
             let value = table.value(table.at(rows[0], parameter.columns[0]));
-            for &column in &parameter.columns {
-                add(column, value.map_or(0, computed));
-            }
-        }
-        for dispatch in &argument_plan.dispatches {
+            let more = value.map_or(0, computed);
+            parameter.columns.iter().map(move |&column| (column, more))
+        });
+        let dispatched = argument_plan.dispatches.iter().flat_map(|dispatch| {
             let cases = dispatch.cases.iter().max().map_or(1, |last| last + 1);
-            let comparisons = i64::from(cases.next_power_of_two().ilog2());
-            for column in dispatch.callees.iter().flat_map(|callee| &callee.columns) {
-                add(*column, comparisons * cost::BRANCH);
-            }
-        }
-        frequencies.left()
+            let more = i64::from(cases.next_power_of_two().ilog2()) * cost::BRANCH;
+            let columns = dispatch.callees.iter().flat_map(|callee| &callee.columns);
+            columns.map(move |&column| (column, more))
+        });
+        let in_body = passed.chain(dispatched);
+        frequencies.left(in_body.filter_map(|(column, more)| Some((blocks[column]?, more))))
     }
 }
 
@@ -60,7 +54,7 @@ fn computed(value: &Value) -> i64 {
 
 impl Work<'_, '_> {
     /// What is known of the speed of the functions of the table, if they must stay as fast.
-    fn speed(&mut self) -> Option<&mut Speed> {
+    fn speed(&mut self) -> Option<&Speed> {
         if self.judge.options.similar.policy != Policy::Balanced {
             return None;
         }
@@ -73,7 +67,7 @@ impl Work<'_, '_> {
             let blocks = self.table.places.iter().map(block).collect();
             self.speed = Some(Speed { frequencies: Frequencies::of(first), blocks });
         }
-        self.speed.as_mut()
+        self.speed.as_ref()
     }
 
     /// How many instructions more a call may execute that passes what an argument plan says, if that matters.
@@ -90,10 +84,7 @@ impl Work<'_, '_> {
         if needed.is_empty() {
             return (others, needed);
         }
-        let left = self.speed().map(|speed| {
-            speed.frequencies.clear();
-            speed.frequencies.left()
-        });
+        let left = self.speed().map(|speed| speed.frequencies.left([]));
         let first = not_redirected(self.judge.plan, self.bodies, set.table.function(0));
         let argument = ExtraArgument::Constant { ty: types::I32, bits: 0 };
         let arguments = as_passed(alloc::vec![argument], &first.signature, self.judge.options);
