@@ -85,7 +85,7 @@ pub(crate) fn for_each<T: Send, S: Default + Send>(
         use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
         items.par_iter_mut().with_max_len(1).for_each(|item| {
             let mut scratch = pool.take(S::default);
-            work(&mut OneOf(shared), &mut scratch, item);
+            work(&mut OneOf(&*shared), &mut scratch, item);
             pool.put(scratch);
         });
         return;

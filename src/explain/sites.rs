@@ -14,6 +14,7 @@ use crate::ir::{called_by, user_symbol};
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::target::return_offset;
+use crate::threads::{Pool, for_each};
 use crate::unit::{Bodies, FunctionIndex, NoUnit};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -261,24 +262,33 @@ impl Recorded {
                 classes.entry(entry.class()).or_default().push(function);
             }
         }
-        for (body, classes) in replaced {
-            let mut emitted = (!plan.is_cached(body)).then(|| Relating::new(plan, bodies, body));
-            for members in classes.into_values() {
-                let symbol = |function: FunctionIndex| key(plan.entry(function).symbol());
-                let earlier = members.iter().find_map(|&at| self.relations.get(&symbol(at)));
-                let first = members.iter().copied().find(|at| at.index() < plan.added());
-                let relation: Arc<[Option<u32>]> = match (earlier, first, &mut emitted) {
-                    (Some(earlier), _, None) => earlier.clone(),
-                    (_, Some(first), Some(emitted)) => {
-                        emitted.to(plan, bodies.body(first), first, options)
-                    }
-                    (_, _, _) => Arc::default(),
-                };
-                for member in members.into_iter().filter(|at| at.index() < plan.added()) {
-                    self.relations.insert(symbol(member), relation.clone());
-                }
-            }
+        struct Replaced {
+            body: FunctionIndex,
+            classes: BTreeMap<u32, Vec<FunctionIndex>>,
+            relations: Vec<(Key, Arc<[Option<u32>]>)>,
         }
+        let new = |(body, classes)| Replaced { body, classes, relations: Vec::new() };
+        let mut replaced: Vec<Replaced> = replaced.into_iter().map(new).collect();
+        let known = &self.relations;
+        for_each(bodies, &Pool::<()>::default(), &mut replaced, |bodies, (), replaced| {
+            let Replaced { body, classes, relations } = replaced;
+            let mut emitted = (!plan.is_cached(*body)).then(|| Relating::new(plan, bodies, *body));
+            for members in classes.values() {
+                let symbol = |function: FunctionIndex| key(plan.entry(function).symbol());
+                let earlier = members.iter().find_map(|&at| known.get(&symbol(at)));
+                let of_unit = members.iter().copied().filter(|at| at.index() < plan.added());
+                let relation: Arc<[Option<u32>]> =
+                    match (earlier, of_unit.clone().next(), &mut emitted) {
+                        (Some(earlier), _, None) => earlier.clone(),
+                        (_, Some(first), Some(emitted)) => {
+                            emitted.to(plan, bodies.body(first), first, options)
+                        }
+                        (_, _, _) => Arc::default(),
+                    };
+                relations.extend(of_unit.map(|member| (symbol(member), relation.clone())));
+            }
+        });
+        self.relations.extend(replaced.into_iter().flat_map(|it| it.relations));
     }
 
     /// Records the code of a function that was [numbered](Sites::number) before it was compiled. Of a function whose instructions

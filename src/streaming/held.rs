@@ -19,7 +19,8 @@ use crate::corpus::Symbols;
 use crate::options::Options;
 use crate::parameterise::{self, Given, Likeness, Shared, Sketches, Workbench};
 use crate::plan::Plan;
-use crate::unit::{Bodies, FunctionIndex, Observed};
+use crate::unit::{Bodies, FunctionIndex, Observed, SharedBodies};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, PrimaryMap};
@@ -240,6 +241,18 @@ struct HeldBodies<'a> {
     arrived: Arrived<'a>,
 }
 
+/// The same for several threads.
+struct SharedHeldBodies<'a> {
+    bodies: Box<dyn SharedBodies + 'a>,
+    own: &'a [FunctionIndex],
+}
+
+impl SharedBodies for SharedHeldBodies<'_> {
+    fn body(&self, function: FunctionIndex) -> &Function {
+        self.bodies.body(self.own[function.index()])
+    }
+}
+
 impl Bodies for HeldBodies<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
         self.bodies.body(self.arrived.own[function.index()])
@@ -254,5 +267,10 @@ impl Bodies for HeldBodies<'_> {
             panic!("{symbol}, for a new body, is a symbol that nothing uses yet");
         }
         symbol
+    }
+
+    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
+        let bodies = self.bodies.shared()?;
+        Some(Box::new(SharedHeldBodies { bodies, own: self.arrived.own }))
     }
 }

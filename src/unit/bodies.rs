@@ -1,6 +1,7 @@
 //! What the embedder hands out: bodies, data objects, fresh symbols.
 
 use super::{DataIndex, DataObject, FunctionIndex};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -51,7 +52,7 @@ pub trait Bodies {
 
     /// The same functions, for several threads at a time. With the feature `parallel`, the pass then works on all
     /// threads of the current `rayon` pool, with the same result. Default: none, and the pass works on one thread.
-    fn shared(&self) -> Option<&dyn SharedBodies> {
+    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
         None
     }
 }
@@ -105,13 +106,6 @@ pub trait SharedBodies: Sync {
 }
 
 /// Functions in the order in which they were added.
-impl SharedBodies for Vec<Function> {
-    fn body(&self, function: FunctionIndex) -> &Function {
-        &self[function.index()]
-    }
-}
-
-/// Functions in the order in which they were added.
 impl SharedBodies for &[Function] {
     fn body(&self, function: FunctionIndex) -> &Function {
         &self[function.index()]
@@ -124,8 +118,8 @@ impl Bodies for Vec<Function> {
         &self[function.index()]
     }
 
-    fn shared(&self) -> Option<&dyn SharedBodies> {
-        Some(self)
+    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
+        Some(Box::new(&**self))
     }
 }
 
@@ -135,7 +129,7 @@ impl Bodies for &[Function] {
         &self[function.index()]
     }
 
-    fn shared(&self) -> Option<&dyn SharedBodies> {
-        Some(self)
+    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
+        Some(Box::new(&**self))
     }
 }

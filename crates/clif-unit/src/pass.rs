@@ -49,6 +49,7 @@ pub struct Merged {
 }
 
 /// The functions and data objects of a unit.
+#[derive(Clone, Copy)]
 struct Held<'a> {
     functions: &'a [Function],
     data: &'a [GivenData],
@@ -99,8 +100,8 @@ impl Bodies for UnitBodies<'_> {
         (!self.local.contains(symbol)).then(|| self.names.display(symbol))
     }
 
-    fn shared(&self) -> Option<&dyn SharedBodies> {
-        self.threads.then_some(&self.held)
+    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
+        self.threads.then(|| Box::new(self.held) as _)
     }
 }
 

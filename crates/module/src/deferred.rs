@@ -81,7 +81,7 @@ impl Bodies for DeferredBodies<'_> {
         name.clone().filter(|_| linkage != cranelift_module::Linkage::Local)
     }
 
-    fn shared(&self) -> Option<&dyn SharedBodies> {
-        self.ahead.then_some(&self.deferred)
+    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
+        self.ahead.then(|| Box::new(self.deferred) as _)
     }
 }

@@ -15,6 +15,7 @@ use cranelift_codegen::{CompiledCode, Context};
 use cranelift_entity::EntityRef;
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::incremental::MergeCache;
+use cranelift_mergefunc::streaming::{Reader, StreamingMerger};
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, FunctionIndex, Merger, Options, Plan, Policy, Prove,
     SharedBodies, Similar, Target,
@@ -203,8 +204,8 @@ impl Bodies for ToAll {
         self.0.fresh_symbol(members)
     }
 
-    fn shared(&self) -> Option<&dyn SharedBodies> {
-        Some(&self.0.0)
+    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
+        Some(Box::new(&*self.0.0))
     }
 }
 
@@ -253,6 +254,39 @@ fn large_units_have_the_same_plan_on_any_number_of_threads() {
             assert!(alone == several, "{family:?} {incremental}");
         }
     }
+}
+
+/// Functions whose IR is held while they arrive: their plan, and what is recorded for backtraces.
+#[test]
+fn units_that_arrive_have_the_same_plan_on_any_number_of_threads() {
+    let target = Target::of(&*linux("x86_64", "speed"));
+    let options = Options { target, prove: Prove::Never, ..Options::default() };
+    let mut related = 0;
+    for family in Family::ALL {
+        let functions = family.unit(3000);
+        let plan = |bodies: &mut dyn Bodies| {
+            let mut reader = Reader::new(options).recording(true);
+            let mut merger = StreamingMerger::before_code(options);
+            for func in &functions {
+                let symbol = func.name.get_user().unwrap().clone();
+                let attributes = Attributes {
+                    linkage: cranelift_mergefunc::Linkage::Local,
+                    addresses: Addresses::Insignificant,
+                    ..Attributes::default()
+                };
+                merger.add_reading(symbol, reader.read(func, attributes)).unwrap();
+            }
+            let (plan, recorded) = merger.plan_recording(bodies);
+            let bodies = plan.new_bodies().len();
+            (format!("{} {recorded:?}", said(&plan)), bodies)
+        };
+        let (alone, bodies) = plan(&mut ToOne(functions.clone(), 0));
+        let several = || plan(&mut ToAll(ToOne(functions.clone(), 0)));
+        let (several, _) = pool(3).install(several);
+        assert!(alone == several, "{family:?}");
+        related += bodies;
+    }
+    assert!(related > 3, "{related} bodies");
 }
 
 #[test]

@@ -6,11 +6,11 @@ use cranelift_mergefunc::explain::{FrameTable, Recorded};
 use cranelift_mergefunc::streaming::{self, Known, Reader, StreamingMerger};
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, Emit, FreshSymbols, FunctionIndex, Linkage, Options, Output,
-    Plan, Prove, Similar,
+    Plan, Prove, SharedBodies, Similar,
 };
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use wasmtime_environ::error::{Error, Result, bail};
 use wasmtime_environ::{
     Calls, CompiledFunctionBody, FilePos, FuncKey, FunctionMerger, FunctionMerging, Merged, Reading,
@@ -31,8 +31,8 @@ pub(super) struct Merger<'a> {
     keys: Vec<FuncKey>,
     /// The functions that are not added: new bodies get other keys.
     others: Vec<FuncKey>,
-    /// The IR of functions that equal no other one so far.
-    held: HashMap<FunctionIndex, Arc<Function>>,
+    /// The IR of functions that equal no other one so far, by the indices of the merger.
+    held: Vec<OnceLock<Arc<Function>>>,
     /// By the number of a body, what it is made of.
     bodies: Mutex<HashMap<u32, Arc<Function>>>,
     /// For backtraces.
@@ -96,9 +96,10 @@ impl FunctionMerger for Merger<'_> {
         let merger = self.merger.as_mut().expect("no plan yet");
         let added = merger.add_reading(symbol(key), reading).expect("keys are distinct");
         self.keys.push(key);
-        if let Known::Hold | Known::Compile = added.known {
-            self.held.insert(added.function, func);
-        }
+        self.held.push(match added.known {
+            Known::Equal(_) => OnceLock::new(),
+            Known::Hold | Known::Compile => func.into(),
+        });
     }
 
     fn add_other(&mut self, key: FuncKey, Calls { calls, tail_calls }: Calls) {
@@ -111,14 +112,16 @@ impl FunctionMerger for Merger<'_> {
 
     fn plan(
         &mut self,
-        translate: &mut dyn FnMut(FuncKey) -> Result<CompiledFunctionBody>,
+        translate: &(dyn Fn(FuncKey) -> Result<CompiledFunctionBody> + Sync),
+        parallel: bool,
     ) -> Result<(Vec<Merged>, Sharing)> {
         let Merger { merger, keys, others, .. } = self;
-        let mut held = std::mem::take(&mut self.held);
         let fresh = FreshSymbols::beside(keys.iter().chain(&*others).copied().map(symbol));
-        let mut bodies = Held { keys, held: &mut held, translate, fresh, error: None };
+        let held = Held { keys, held: std::mem::take(&mut self.held), translate, error: OnceLock::new() };
+        let mut bodies = HeldBodies { held: &held, fresh, parallel };
         let (plan, recorded) = merger.take().expect("no plan yet").plan_recording(&mut bodies);
-        if let Some(error) = bodies.error {
+        let Held { held, error, .. } = held;
+        if let Some(error) = error.into_inner() {
             return Err(error);
         }
         if let Some(Err(refuted)) = plan.proof() {
@@ -140,7 +143,8 @@ impl FunctionMerger for Merger<'_> {
             if let Emit::Body | Emit::NewBody(_) | Emit::Thunk { .. } = emit {
                 let like = plan.new_body(function).map_or(code, |new| new.members()[0]);
                 let (number, like) = (function.as_u32(), keys[like.as_u32() as usize]);
-                bodies.extend(held.get(&code).map(|func| (number, func.clone())));
+                let own = held.get(code.as_u32() as usize).and_then(OnceLock::get);
+                bodies.extend(own.map(|func| (number, func.clone())));
                 functions.push(Merged { key: FuncKey::from_raw_parts(key.0, key.1), number, like });
             }
         }
@@ -179,27 +183,41 @@ impl FunctionMerger for Merger<'_> {
 /// The IR that is held, and what is translated again.
 struct Held<'a> {
     keys: &'a [FuncKey],
-    held: &'a mut HashMap<FunctionIndex, Arc<Function>>,
-    translate: &'a mut dyn FnMut(FuncKey) -> Result<CompiledFunctionBody>,
-    fresh: FreshSymbols,
-    error: Option<Error>,
+    held: Vec<OnceLock<Arc<Function>>>,
+    translate: &'a (dyn Fn(FuncKey) -> Result<CompiledFunctionBody> + Sync),
+    error: OnceLock<Error>,
 }
 
-impl Bodies for Held<'_> {
-    fn body(&mut self, function: FunctionIndex) -> &Function {
-        let Held { keys, held, translate, error, .. } = self;
-        held.entry(function).or_insert_with(|| {
-            let again = translate(keys[function.as_u32() as usize]);
-            let again = again.map(|mut func| ir(&mut func).clone());
+impl SharedBodies for &Held<'_> {
+    fn body(&self, function: FunctionIndex) -> &Function {
+        let at = function.as_u32() as usize;
+        self.held[at].get_or_init(|| {
+            let again = (self.translate)(self.keys[at]).map(|mut func| ir(&mut func).clone());
             Arc::new(again.unwrap_or_else(|failed| {
-                *error = Some(failed);
+                let _ = self.error.set(failed);
                 Function::new()
             }))
         })
     }
+}
+
+struct HeldBodies<'a> {
+    held: &'a Held<'a>,
+    fresh: FreshSymbols,
+    parallel: bool,
+}
+
+impl Bodies for HeldBodies<'_> {
+    fn body(&mut self, function: FunctionIndex) -> &Function {
+        SharedBodies::body(&self.held, function)
+    }
 
     fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
-        let (namespace, _) = self.keys[members[0].as_u32() as usize].into_raw_parts();
+        let (namespace, _) = self.held.keys[members[0].as_u32() as usize].into_raw_parts();
         self.fresh.next(namespace)
+    }
+
+    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
+        self.parallel.then(|| Box::new(self.held) as _)
     }
 }

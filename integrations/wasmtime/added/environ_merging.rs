@@ -38,10 +38,11 @@ pub trait FunctionMerger: Send + Sync {
     fn add_other(&mut self, key: FuncKey, calls: Calls);
 
     /// Decides what becomes of all functions that were added: which have code, and which share it. `translate` translates one of
-    /// them again.
+    /// them again. On all threads of `rayon`, if `parallel`.
     fn plan(
         &mut self,
-        translate: &mut dyn FnMut(FuncKey) -> Result<CompiledFunctionBody>,
+        translate: &(dyn Fn(FuncKey) -> Result<CompiledFunctionBody> + Sync),
+        parallel: bool,
     ) -> Result<(Vec<Merged>, Sharing)>;
 
     /// A body of the plan, to be compiled. On any thread.

@@ -3,6 +3,7 @@
 use crate::prelude::*;
 use crate::{CompiledFunctionsTable, FilePos, FuncKey};
 use cranelift_mergefunc_frames::{Place, SymbolTable};
+use serde::{Deserialize as _, Deserializer, Serializer};
 use serde_derive::{Deserialize, Serialize};
 
 /// The raw parts of a [`FuncKey`].
@@ -27,7 +28,17 @@ pub struct Sharing {
     /// Ascending by their keys.
     pub functions: Vec<Shared>,
     /// To which of them the frames of a stack can belong: a [`SymbolTable`]. Empty, if there is no address map.
+    #[serde(serialize_with = "write_bytes", deserialize_with = "read_bytes")]
     pub frames: Vec<u8>,
+}
+
+/// In one piece: loading a module must not take time for each byte.
+fn write_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
+}
+
+fn read_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    <&[u8]>::deserialize(deserializer).map(<[u8]>::to_vec)
 }
 
 fn key((namespace, index): RawKey) -> FuncKey {

@@ -157,8 +157,9 @@ pub(super) fn compile<'a>(
         added.insert(output.key, output);
     }
     let input: HashMap<_, _> = may_merge.iter().map(|body| (body.key, body.input)).collect();
-    let mut translate = |key| Ok(inputs[input[&key]](compiler)?.function);
-    let (functions, mut sharing) = merger.plan(&mut translate)?;
+    let translate = |key| Ok(inputs[input[&key]](compiler)?.function);
+    let parallel = engine.config().parallel_compilation;
+    let (functions, mut sharing) = merger.plan(&translate, parallel)?;
     let named = |key, like| match added.get(&key) {
         Some(own) => with(own, nothing()),
         None => {

@@ -44,7 +44,7 @@ pub fn dependencies(of: &str, library: &Path) -> String {
         }
         "wasmtime-internal-cranelift" => {
             format!(
-                "\n[dependencies.cranelift-mergefunc]\npath = {library:?}\nfeatures = [\"std\"]\n"
+                "\n[dependencies.cranelift-mergefunc]\npath = {library:?}\nfeatures = [\"parallel\", \"std\"]\n"
             )
         }
         _ => String::new(),
