@@ -217,6 +217,8 @@ fn parse_texts(
         unit.given.push(Given { symbol, attributes, became, place });
         unit.functions.push(func);
     }
+    let symbols = unit.given.iter().map(|given| &given.symbol);
+    unit.names.relate(&symbols.zip(&unit.functions).collect::<Vec<_>>());
     progress.begin("verifying", unit.functions.len());
     check(&unit, sources, verifier, progress)?;
     marks.check_all_matched()?;
