@@ -190,11 +190,19 @@ fn a_phone_scrolls_in_one_direction() {
     let root = "document.scrollingElement";
     assert_eq!(page.number("innerWidth"), 390);
     assert_eq!(page.number(&format!("{root}.scrollWidth")), 390);
+    // No table is cut.
+    let cut = "[...document.querySelectorAll('table')].filter(\
+               (it) => it.offsetParent !== null && it.getBoundingClientRect().right > 390).length";
+    assert_eq!(page.number(cut), 0);
     page.value("document.querySelector('#class-table tbody a').click()");
     page.wait("document.querySelectorAll('#comparison tr').length > 10");
     assert_eq!(page.number(&format!("{root}.scrollWidth")), 390);
     let dialog = "document.getElementById('detail')";
     assert_eq!(page.value(&format!("{dialog}.scrollWidth <= {dialog}.clientWidth")), true);
+    assert_eq!(
+        page.value("document.getElementById('members').getBoundingClientRect().right < 391"),
+        true
+    );
     written.expect_silence(&page);
 }
 
