@@ -12,7 +12,7 @@ use log::{LevelFilter, Log, Metadata, Record};
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A function that was compiled.
 #[derive(Debug)]
@@ -76,12 +76,9 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// If the process has another logger.
 pub fn compiled_by<T>(work: impl FnOnce() -> T) -> Result<(T, Vec<Compiled>), Error> {
     static ONE: Mutex<()> = Mutex::new(());
-    static SET: Once = Once::new();
+    static IS_OURS: OnceLock<bool> = OnceLock::new();
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // One that was set before can only be another one.
-    let mut is_ours = true;
-    SET.call_once(|| is_ours = log::set_logger(&Listener).is_ok());
-    if !is_ours {
+    if !*IS_OURS.get_or_init(|| log::set_logger(&Listener).is_ok()) {
         return Err(Error(
             "the process has a logger, so Wasmtime cannot be listened to".to_owned(),
         ));
