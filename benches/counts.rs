@@ -142,7 +142,7 @@ fn merging(unit: PathBuf, similar: Similar) -> Declared<MergingModule<ObjectModu
     let functions = Addresses::Insignificant;
     let take = true;
     let remember = false;
-    let options = ModuleOptions { take, remember, functions, similar, ..ModuleOptions::default() };
+    let options = ModuleOptions { take_ir: take, remember, function_addresses: functions, similar, ..ModuleOptions::default() };
     let mut module = MergingModule::with_options(ObjectModule::new(builder()), options);
     let definitions = declared(&mut module, &read(unit));
     (module, definitions)

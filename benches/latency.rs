@@ -44,7 +44,7 @@ struct Times {
     compile: Duration,
     /// Bytes that are kept of each function that was added before.
     memory: f64,
-    /// The same without digests and references.
+    /// Like `alone`, without digests and references.
     beside: f64,
     /// How many functions were known to equal others.
     equal: usize,

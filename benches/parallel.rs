@@ -41,9 +41,9 @@ fn declared(
     let builder =
         ObjectBuilder::new(measure::target(), "bench", default_libcall_names()).expect("a builder");
     let options = ModuleOptions {
-        take: true,
+        take_ir: true,
         remember: false,
-        functions: Addresses::Insignificant,
+        function_addresses: Addresses::Insignificant,
         similar: if merge { Similar::default() } else { Similar::OFF },
         merge_limit: (!merge).then_some(0),
         ..ModuleOptions::default()

@@ -73,7 +73,7 @@ fn without_merging(functions: &[Function]) -> Result<ObjectProduct, Box<dyn Erro
 fn with_merging(functions: &[Function]) -> Result<(ObjectProduct, ModuleStats), Box<dyn Error>> {
     let options = ModuleOptions {
         // This program compares no addresses of functions, so two symbols may have the same one.
-        functions: Addresses::Insignificant,
+        function_addresses: Addresses::Insignificant,
         // For `flush`; `finish` sets the back end itself.
         back_end: BackEnd::Object,
         ..ModuleOptions::default()

@@ -69,7 +69,7 @@ pub(crate) fn called(func: &Function, inst: Inst) -> Option<FuncRef> {
     called_by(&func.dfg.insts[inst])
 }
 
-/// The same of what an instruction is.
+/// The function that an instruction with this data calls directly.
 #[inline]
 pub(crate) fn called_by(data: &InstructionData) -> Option<FuncRef> {
     match *data {

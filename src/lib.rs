@@ -116,7 +116,7 @@ pub use stats::Stats;
 pub use target::Target;
 pub use unit::{
     AddError, Addresses, Attributes, Bodies, FreshSymbols, FunctionIndex, Linkage, Redirected,
-    SharedBodies,
+    SyncBodies,
 };
 
 /// Thunks: jumps in raw bytes, with extra arguments or without, and functions that call.

@@ -295,7 +295,7 @@ impl ContentAddressing<'_> {
 }
 
 impl<'a> ContentAddressing<'a> {
-    /// The same with a [map](ContentAddressing::sharing_map), or without.
+    /// This content addressing with a [map](ContentAddressing::sharing_map), or without.
     pub fn with_map(self, sharing_map: Option<&'a SharingMap<'a>>) -> Self {
         ContentAddressing { sharing_map, ..self }
     }

@@ -17,7 +17,7 @@ use crate::incremental::{
     Increment, MergeCache, NewlyEliminated, Record, ReferredTo, UnitSymbols, add_eliminated,
 };
 use crate::options::{Options, Policy};
-use crate::parameterise::{self, Given, Sketches, Workbench, matched, summary};
+use crate::parameterise::{self, SearchInput, Sketches, Workbench, matched, summary};
 use crate::plan::Plan;
 use crate::prove::proved;
 use crate::unit::{
@@ -62,8 +62,7 @@ impl<'a> Merger<'a> {
         Merger { cache: Some(cache), ..Merger::after_without_merging(cache, options) }
     }
 
-    /// The same for a unit of which nothing is merged into emitted code, and that later units cannot find: it may
-    /// still refer to functions that earlier units eliminated.
+    /// Like [`after`](Merger::after), for a unit that merges nothing into emitted code and that later units cannot find. It may still refer to functions that earlier units eliminated.
     pub fn after_without_merging(cache: &'a MergeCache, options: Options<'a>) -> Self {
         Merger { before: Some(cache), ..Merger::new(options) }
     }
@@ -193,9 +192,7 @@ impl<'a> Merger<'a> {
         self.plan_phases(bodies, false, &mut |_| {}).0
     }
 
-    /// The same, and what later units must know of this one: for [`MergeCache::extend`], once the unit is emitted. Also of
-    /// the first unit, of a merger that is not [`after`](Merger::after) others: then later functions are not merged into
-    /// its functions, but it is known which functions it eliminated.
+    /// Plans the unit, and returns for [`MergeCache::extend`] the record that later units need, to be added once the unit is emitted. Also for the first unit, of a merger that is not [`after`](Merger::after) others: then later functions are not merged into its functions, but the cache knows which functions the unit eliminated.
     ///
     /// # Panics
     ///
@@ -220,7 +217,7 @@ impl<'a> Merger<'a> {
         Some(summary(&plan, compiled, bodies, &options, &content, unit))
     }
 
-    /// The same, if there are `later` units. Calls `end` with the name of each phase when it ends.
+    /// Plans the unit; `later` units may follow. Calls `end` with the name of each phase when it ends.
     pub(crate) fn plan_phases(
         self,
         bodies: &mut dyn Bodies,
@@ -280,12 +277,12 @@ fn identical(
         Some(cache) => UnitSymbols::after(&unit, cache, bodies),
         None => UnitSymbols::new(&unit),
     };
-    let walk = if cache.is_some() { Walk::All } else { Walk::Shared };
+    let walk = if cache.is_some() { Walk::All } else { Walk::InBucket };
     let mut bucketed = bucket(&unit, &symbols, walk, options, bodies, &mut stats);
     let (external, beyond) = symbols.finish();
     // Memory, before the next phases take some.
     unit.drop_buckets();
-    bucketed.partition.push_alone(external.nodes.len());
+    bucketed.partition.push_singletons(external.nodes.len());
     end("bucket");
     stats.refine_classes_before = bucketed.partition.len();
     refine(&mut bucketed.partition, &bucketed.nodes, &bucketed.references);
@@ -313,7 +310,7 @@ fn similar(
     let has_map = shared.is_some();
     let shared = shared.unwrap_or_default();
     shared.count(plan.stats_mut());
-    let given = Given { observed, encodings, earlier, shared: &shared };
+    let given = SearchInput { observed, encodings, earlier, shared: &shared };
     if options.similar.policy != Policy::Off {
         let mut workbench = Workbench::new(&mut plan, given, bodies, options);
         parameterise::search(&mut workbench, given);
@@ -323,7 +320,7 @@ fn similar(
             parameterise::align(&mut workbench, encodings, counts, Sketches::default());
         }
         end("align");
-        plan.count();
+        plan.recompute_stats();
     }
     (plan, has_map.then_some(shared.equal))
 }

@@ -5,7 +5,7 @@
 
 use crate::unit::Bodies;
 #[cfg(feature = "parallel")]
-use crate::unit::{DataIndex, DataObject, FunctionIndex, SharedBodies};
+use crate::unit::{DataIndex, DataObject, FunctionIndex, SyncBodies};
 use alloc::vec::Vec;
 #[cfg(feature = "parallel")]
 use cranelift_codegen::ir::Function;
@@ -62,7 +62,7 @@ impl<S> Pool<S> {
 /// Whether work can be done by several threads at a time.
 pub(crate) fn are_several(bodies: &dyn Bodies) -> bool {
     #[cfg(feature = "parallel")]
-    return bodies.shared().is_some() && rayon::current_num_threads() > 1;
+    return bodies.sync().is_some() && rayon::current_num_threads() > 1;
     #[cfg(not(feature = "parallel"))]
     return {
         let _ = bodies;
@@ -80,7 +80,7 @@ pub(crate) fn for_each<T: Send, S: Default + Send>(
     #[cfg(feature = "parallel")]
     if items.len() > 1
         && are_several(bodies)
-        && let Some(shared) = bodies.shared()
+        && let Some(shared) = bodies.sync()
     {
         use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
         items.par_iter_mut().with_max_len(1).for_each(|item| {
@@ -99,7 +99,7 @@ pub(crate) fn for_each<T: Send, S: Default + Send>(
 
 /// The bodies of a unit, as one of several threads asks for them.
 #[cfg(feature = "parallel")]
-struct OneOf<'a>(&'a dyn SharedBodies);
+struct OneOf<'a>(&'a dyn SyncBodies);
 
 #[cfg(feature = "parallel")]
 impl Bodies for OneOf<'_> {

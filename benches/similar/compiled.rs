@@ -43,7 +43,7 @@ impl Variant {
 
     fn options(self) -> ModuleOptions {
         let insignificant = ModuleOptions {
-            functions: Addresses::Insignificant,
+            function_addresses: Addresses::Insignificant,
             remember: false,
             ..ModuleOptions::default()
         };

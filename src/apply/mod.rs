@@ -8,10 +8,10 @@
 //! [`Target::jump_thunk`](crate::Target::jump_thunk), or [`call_thunk`] where there is no jump.
 
 mod thunk;
-mod written;
+mod kept_calls;
 
 pub use thunk::{Thunk, call_thunk};
-pub(crate) use written::Written;
+pub(crate) use kept_calls::KeptCalls;
 
 use crate::checker::Code;
 use crate::extra_argument::{Appended, Substitute, append, extended_signature};
@@ -40,11 +40,11 @@ impl Plan {
     ///
     /// Linear in the number of imports; for a function that takes the address of a function it also calls, in its size.
     pub fn apply(&self, function: FunctionIndex, func: &mut Function) -> bool {
-        self.apply_as(function, func, Written::none())
+        self.apply_as(function, func, KeptCalls::none())
     }
 
-    /// The same, but for calls that stay as they are written.
-    fn apply_as(&self, function: FunctionIndex, func: &mut Function, written: &Written) -> bool {
+    /// Like [`apply`](Plan::apply), but some calls stay as they are written.
+    fn apply_as(&self, function: FunctionIndex, func: &mut Function, written: &KeptCalls) -> bool {
         self.redirect(func, self.written(function, written))
     }
 
@@ -63,7 +63,7 @@ impl Plan {
         self.finish_with(function, func, |_| {})
     }
 
-    /// The same. Calls `before` for a body before it is rewritten.
+    /// Like [`finish`](Plan::finish). Calls `before` for a body before it is rewritten.
     pub(crate) fn finish_with(
         &self,
         function: FunctionIndex,
@@ -120,7 +120,7 @@ impl Plan {
         Some(Thunk::new(own, signature, &arguments, to, self.target(), optimize))
     }
 
-    /// The same as [`apply`](Plan::apply), for a module that has names of its own: `choose` is given each symbol that
+    /// Like [`apply`](Plan::apply), for a module that has names of its own: `choose` is given each symbol that
     /// `func` names and where the plan redirects references to it, and has the last word. It is asked about the symbols of
     /// extra arguments as well.
     pub fn apply_with(
@@ -129,25 +129,25 @@ impl Plan {
         func: &mut Function,
         choose: &dyn Fn(&UserExternalName, Redirected) -> Redirected,
     ) -> bool {
-        let written = self.written(function, Written::none());
+        let written = self.written(function, KeptCalls::none());
         redirect(func, &|symbol| choose(symbol, self.redirected(symbol, written)))
     }
 
     /// The calls that stay as they are written in the code of a function.
-    fn written<'a>(&self, function: FunctionIndex, written: &'a Written) -> &'a Written {
+    fn written<'a>(&self, function: FunctionIndex, written: &'a KeptCalls) -> &'a KeptCalls {
         match self.content_digest(function) {
-            Some(_) => Written::visible(),
+            Some(_) => KeptCalls::external(),
             None => written,
         }
     }
 
     /// Redirects the references of `func`, but for calls that stay as they are written.
-    pub(crate) fn redirect(&self, func: &mut Function, written: &Written) -> bool {
+    pub(crate) fn redirect(&self, func: &mut Function, written: &KeptCalls) -> bool {
         redirect(func, &|symbol| self.redirected(symbol, written))
     }
 
     /// Where references to a symbol go.
-    pub(crate) fn redirected(&self, symbol: &UserExternalName, written: &Written) -> Redirected {
+    pub(crate) fn redirected(&self, symbol: &UserExternalName, written: &KeptCalls) -> Redirected {
         Redirected {
             call: self.redirected_call(symbol, written),
             address: other(symbol, self.address_symbol(symbol)),
@@ -158,7 +158,7 @@ impl Plan {
     pub(crate) fn redirected_call(
         &self,
         symbol: &UserExternalName,
-        written: &Written,
+        written: &KeptCalls,
     ) -> Option<Substitute> {
         let function = self.function(symbol)?;
         let entry = self.entry(function);
@@ -167,7 +167,7 @@ impl Plan {
         }
         // Other units do not have the thunk, but they have its target.
         if let Disposition::Thunk { to } = entry.disposition()
-            && written.is_shared()
+            && written.serves_units()
             && !entry.extra_arguments().is_empty()
             && !entry.is_called_by_symbol()
         {
@@ -277,15 +277,15 @@ fn keep_address_uses(func: &mut Function, func_ref: FuncRef) -> Option<FuncRef> 
 
 /// The code of a function that a plan keeps, as it will be compiled: its own body, or that of the plan, applied.
 pub(crate) fn emitted(plan: &Plan, bodies: &mut dyn Bodies, function: FunctionIndex) -> Function {
-    emitted_as(plan, bodies, function, Written::none())
+    emitted_as(plan, bodies, function, KeptCalls::none())
 }
 
-/// The same, but for calls that stay as they are written.
+/// Like [`emitted`], but some calls stay as they are written.
 pub(crate) fn emitted_as(
     plan: &Plan,
     bodies: &mut dyn Bodies,
     function: FunctionIndex,
-    written: &Written,
+    written: &KeptCalls,
 ) -> Function {
     let mut func = not_redirected(plan, bodies, function).clone();
     func.name = UserFuncName::User(plan.entry(function).symbol().clone());
@@ -309,7 +309,7 @@ pub(crate) fn not_redirected<'a>(
 pub(crate) struct Redirecting<'a> {
     pub plan: &'a Plan,
     /// The calls that the plan does not redirect.
-    pub written: &'a Written,
+    pub written: &'a KeptCalls,
     /// The unit after the plan.
     pub symbols: &'a (dyn ResolveSymbol + Sync),
 }

@@ -548,7 +548,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The same for a list of operands.
+    /// Writes a list of operands.
     fn operand_list(&mut self, record: Record, values: &[Value]) -> Result<(), Malformed> {
         let length = u32::try_from(values.len()).map_err(|_| Malformed)?;
         self.put_numbers(record, [length]);

@@ -29,7 +29,7 @@ type BySymbol<T> = HashMap<UserExternalName, T, FxBuildHasher>;
 
 /// What must be known of a function or data object in order to refer to one in place of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Face {
+pub(super) struct AddressRequirements {
     is_data: bool,
     /// Whether another definition may take its symbol.
     pub(super) preemptible: bool,
@@ -43,42 +43,42 @@ pub(super) struct Face {
     needs: u64,
     pub(super) alignment: u64,
     /// Whether its symbol leads to code or contents.
-    pub(super) is_there: bool,
+    pub(super) is_defined: bool,
 }
 
-impl Face {
-    /// The face of an item that has a symbol, of the unit or of an earlier one.
-    pub fn of(plan: &Plan, memory: &Memory, symbol: &UserExternalName) -> Option<Face> {
+impl AddressRequirements {
+    /// The requirements of an item that has a symbol, of the unit or of an earlier one.
+    pub fn of(plan: &Plan, memory: &Memory, symbol: &UserExternalName) -> Option<AddressRequirements> {
         if let Some(function) = here(plan, symbol) {
-            return Some(Face::of_function(plan, function));
+            return Some(AddressRequirements::of_function(plan, function));
         }
         if let Some(data) = data_here(plan, symbol) {
-            return Some(Face::of_data(plan, data));
+            return Some(AddressRequirements::of_data(plan, data));
         }
-        let function = memory.functions.get(symbol).map(|known| known.face);
-        function.or_else(|| memory.data.get(symbol).map(|known| known.face))
+        let function = memory.functions.get(symbol).map(|known| known.requirements);
+        function.or_else(|| memory.data.get(symbol).map(|known| known.requirements))
     }
 
-    /// The face of a function that has an entry: as it is remembered, if it is of an earlier unit. What the plan says
+    /// The requirements of a function that has an entry: as it is remembered, if it is of an earlier unit. What the plan says
     /// of that is not asked; of a function of which nothing is remembered, only code that was proved then is reached.
-    pub fn of_entry(plan: &Plan, memory: &Memory, function: FunctionIndex) -> Face {
+    pub fn of_entry(plan: &Plan, memory: &Memory, function: FunctionIndex) -> AddressRequirements {
         let known = match plan.is_cached(function) {
             true => memory.functions.get(plan.entry(function).symbol()),
             false => None,
         };
-        known.map_or_else(|| Face::of_function(plan, function), |known| known.face)
+        known.map_or_else(|| AddressRequirements::of_function(plan, function), |known| known.requirements)
     }
 
-    /// The same for a data object.
-    pub fn of_data_entry(plan: &Plan, memory: &Memory, data: DataIndex) -> Face {
+    /// The requirements of a data object that has an entry.
+    pub fn of_data_entry(plan: &Plan, memory: &Memory, data: DataIndex) -> AddressRequirements {
         let known = match data.index() < plan.added_data() {
             true => None,
             false => memory.data.get(plan.data_entry(data).symbol()),
         };
-        known.map_or_else(|| Face::of_data(plan, data), |known| known.face)
+        known.map_or_else(|| AddressRequirements::of_data(plan, data), |known| known.requirements)
     }
 
-    fn of_function(plan: &Plan, function: FunctionIndex) -> Face {
+    fn of_function(plan: &Plan, function: FunctionIndex) -> AddressRequirements {
         let Attributes {
             linkage,
             addresses,
@@ -98,7 +98,7 @@ impl Face {
         let reached = plan.reached(function);
         // An eliminated function has the code that its calls reach.
         let place = plan.entry(reached.symbol.unwrap_or(reached.call));
-        Face {
+        AddressRequirements {
             is_data: false,
             preemptible: linkage == Linkage::Preemptible,
             by_symbol: linkage == Linkage::Preemptible || no_merge,
@@ -106,11 +106,11 @@ impl Face {
             insignificant: addresses == Addresses::Insignificant,
             needs: alignment.into(),
             alignment: place.alignment().into(),
-            is_there: reached.symbol.is_some(),
+            is_defined: reached.symbol.is_some(),
         }
     }
 
-    fn of_data(plan: &Plan, data: DataIndex) -> Face {
+    fn of_data(plan: &Plan, data: DataIndex) -> AddressRequirements {
         let entry = plan.data_entry(data);
         let DataAttributes {
             linkage,
@@ -127,7 +127,7 @@ impl Face {
         let reached = plan.data_reached(data);
         let place = plan.data_entry(reached.symbol.unwrap_or(reached.call));
         let comparable = addresses == Addresses::Insignificant && !writable && !tls;
-        Face {
+        AddressRequirements {
             is_data: true,
             preemptible: linkage == Linkage::Preemptible,
             by_symbol: linkage == Linkage::Preemptible || !comparable,
@@ -135,12 +135,12 @@ impl Face {
             insignificant: comparable,
             needs: alignment,
             alignment: place.alignment(),
-            is_there: reached.symbol.is_some(),
+            is_defined: reached.symbol.is_some(),
         }
     }
 
     /// Whether a reference to this one may replace a reference to `original`, if the two are equivalent.
-    pub fn may_replace(self, usage: Use, original: Face) -> bool {
+    pub fn may_replace(self, usage: Use, original: AddressRequirements) -> bool {
         let address = original.insignificant && self.alignment >= original.needs;
         let allowed = match usage {
             Use::Call => !self.is_data,
@@ -167,7 +167,7 @@ fn data_here(plan: &Plan, symbol: &UserExternalName) -> Option<DataIndex> {
 pub(super) struct Known {
     digest: [u8; 32],
     references: Box<[(Use, UserExternalName)]>,
-    pub(super) face: Face,
+    pub(super) requirements: AddressRequirements,
 }
 
 /// An eliminated function.
@@ -236,7 +236,7 @@ impl Memory {
         self.eliminated_data.extend(eliminated_data.iter().cloned());
         for symbol in late_thunks {
             if let Some(function) = self.functions.get_mut(symbol) {
-                Arc::make_mut(function).face.is_there = true;
+                Arc::make_mut(function).requirements.is_defined = true;
             }
         }
     }
@@ -274,8 +274,8 @@ impl Prover<'_> {
         let body = self.code.original(function);
         let known = Trace::of(body, key, comparison(self.options)).map(|trace| {
             let Trace { digest, references } = trace;
-            let face = Face::of_function(self.plan, function);
-            Arc::new(Known { digest, references: references.into(), face })
+            let requirements = AddressRequirements::of_function(self.plan, function);
+            Arc::new(Known { digest, references: references.into(), requirements })
         });
         self.traces.insert(function, known.clone());
         known
@@ -294,7 +294,7 @@ impl Prover<'_> {
         Some(Known {
             digest: digest(&(key, writable, tls, contents, section, places)),
             references: references.into(),
-            face: Face::of_data(self.plan, data),
+            requirements: AddressRequirements::of_data(self.plan, data),
         })
     }
 
@@ -414,9 +414,9 @@ impl Prover<'_> {
             if let Some(copied) = new.copy_of()
                 && let Ok(known) = self.known_function(copied)
             {
-                let face = Face::of_function(plan, new.function());
+                let requirements = AddressRequirements::of_function(plan, new.function());
                 let symbol = plan.entry(new.function()).symbol().clone();
-                learned.functions.push((symbol, Arc::new(Known { face, ..(*known).clone() })));
+                learned.functions.push((symbol, Arc::new(Known { requirements, ..(*known).clone() })));
             }
         }
         for (data, entry) in plan.data_entries().take(plan.added_data()) {

@@ -1,6 +1,6 @@
 //! Which claims a plan makes, and which symbols and addresses must still be there afterwards.
 
-use super::incremental::{Face, Known, Learned, Memory, Remember};
+use super::incremental::{AddressRequirements, Known, Learned, Memory, Remember};
 use super::{Code, comparison, may_replace};
 use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
@@ -191,7 +191,7 @@ impl Prover<'_> {
         let Some(known) = self.memory.functions.get(&kept) else {
             return wrong(Mismatch::NotRemembered);
         };
-        if !extra.is_empty() || !known.face.is_there {
+        if !extra.is_empty() || !known.requirements.is_defined {
             return wrong(Mismatch::NoBody);
         }
         self.pending.add_across_units(&kept, &member_symbol);
@@ -315,11 +315,11 @@ impl Prover<'_> {
         if kept.disposition() != Disposition::Keep && !passes {
             return wrong(Mismatch::NoBody);
         }
-        let face = Face::of_entry(self.plan, self.memory, to);
-        if pinned || no_merge || face.pinned {
+        let requirements = AddressRequirements::of_entry(self.plan, self.memory, to);
+        if pinned || no_merge || requirements.pinned {
             return wrong(Mismatch::NotMerged);
         }
-        if face.preemptible {
+        if requirements.preemptible {
             return wrong(Mismatch::Preemptible);
         }
         let own_address = addresses == Addresses::Significant;
@@ -372,7 +372,7 @@ impl Prover<'_> {
                 );
             }
         }
-        require_alignment(face.alignment >= alignment.into(), kept.symbol(), entry.symbol())
+        require_alignment(requirements.alignment >= alignment.into(), kept.symbol(), entry.symbol())
     }
 
     /// Proves the entry of each data object, and the contents of all objects that are kept.
@@ -414,11 +414,11 @@ impl Prover<'_> {
         if kept.disposition() != Disposition::Keep {
             return wrong(Mismatch::NoBody);
         }
-        let face = Face::of_data_entry(self.plan, self.memory, to);
-        if writable || tls || pinned || face.pinned {
+        let requirements = AddressRequirements::of_data_entry(self.plan, self.memory, to);
+        if writable || tls || pinned || requirements.pinned {
             return wrong(Mismatch::NotMerged);
         }
-        if linkage == Linkage::Preemptible || face.preemptible {
+        if linkage == Linkage::Preemptible || requirements.preemptible {
             return wrong(Mismatch::Preemptible);
         }
         if addresses == Addresses::Significant {
@@ -618,10 +618,10 @@ impl Symbols for InUnit<'_> {
             return false;
         };
         // A thunk or an alias that passes nothing itself leads to the code.
-        let is_there = self.plan.reached(kept).symbol.is_some();
+        let is_defined = self.plan.reached(kept).symbol.is_some();
         let (code, passed) = code(self.plan, kept);
         let is_kept = self.plan.entry(code).disposition() == Disposition::Keep;
-        if !is_there || !is_kept || !passed.is_empty() {
+        if !is_defined || !is_kept || !passed.is_empty() {
             return false;
         }
         let Some(original) = self.plan.function(original) else {
@@ -639,7 +639,7 @@ impl Symbols for InUnit<'_> {
         }
         // The definition that takes a symbol must get the calls of it.
         let by_symbol = [kept, original]
-            .map(|function| Face::of_entry(self.plan, self.memory, function).by_symbol);
+            .map(|function| AddressRequirements::of_entry(self.plan, self.memory, function).by_symbol);
         by_symbol == [false, false] && self.extra(code, extra, original)
     }
 }
@@ -658,8 +658,8 @@ impl InUnit<'_> {
         kept: &UserExternalName,
         original: &UserExternalName,
     ) -> bool {
-        let face = |symbol| Face::of(self.plan, self.memory, symbol);
-        let (Some(a), Some(b)) = (face(kept), face(original)) else {
+        let requirements = |symbol| AddressRequirements::of(self.plan, self.memory, symbol);
+        let (Some(a), Some(b)) = (requirements(kept), requirements(original)) else {
             return false;
         };
         if !a.may_replace(usage, b) {
@@ -670,8 +670,8 @@ impl InUnit<'_> {
     }
 
     fn function(&mut self, usage: Use, kept: FunctionIndex, original: FunctionIndex) -> bool {
-        let face = |function| Face::of_entry(self.plan, self.memory, function);
-        let (a, b) = (face(kept), face(original));
+        let requirements = |function| AddressRequirements::of_entry(self.plan, self.memory, function);
+        let (a, b) = (requirements(kept), requirements(original));
         // The address of a function that an earlier unit eliminated leads to the code that replaced it: an offset
         // into the function is an offset into that code.
         let usage = match usage {
@@ -717,8 +717,8 @@ impl InUnit<'_> {
 
     fn data(&mut self, usage: Use, kept: DataIndex, original: DataIndex) -> bool {
         let (a, b) = (self.plan.data_entry(kept), self.plan.data_entry(original));
-        let face = |data| Face::of_data_entry(self.plan, self.memory, data);
-        if !face(kept).may_replace(usage, face(original))
+        let requirements = |data| AddressRequirements::of_data_entry(self.plan, self.memory, data);
+        if !requirements(kept).may_replace(usage, requirements(original))
             || self.plan.data_reached(kept).symbol.is_none()
         {
             return false;

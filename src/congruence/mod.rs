@@ -12,7 +12,7 @@
 
 mod bucket;
 mod components;
-mod in_hand;
+mod bucket_encodings;
 mod refine;
 mod summarise;
 

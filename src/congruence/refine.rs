@@ -60,7 +60,7 @@ impl Partition {
     }
 
     /// Adds this many elements, each alone in its class.
-    pub fn push_alone(&mut self, count: usize) {
+    pub fn push_singletons(&mut self, count: usize) {
         for _ in 0..count {
             let (element, class) = (self.class_of.len() as u32, self.ranges.len() as u32);
             self.elements.push(element);

@@ -14,7 +14,7 @@
 
 mod digest;
 
-use crate::apply::{Written, body_to_emit, emitted_as};
+use crate::apply::{KeptCalls, body_to_emit, emitted_as};
 use crate::canon::{ContentDigest, Context, Digest, Encoding, Scratch, code_digest, encode};
 use crate::corpus::{self, Kind, SymbolNumber};
 use crate::ir::{called, user_symbol};
@@ -148,7 +148,7 @@ fn candidates(
                 continue;
             }
         }
-        let func = emitted_as(plan, bodies, function, Written::visible());
+        let func = emitted_as(plan, bodies, function, KeptCalls::external());
         let Some((body, own, references)) = walk.read(plan, function, &func) else {
             continue;
         };
@@ -365,7 +365,7 @@ fn nameable(
     interposition: bool,
 ) -> (Vec<Candidate>, Vec<Contents>) {
     let mut names: HashMap<UserExternalName, Option<String>, FxBuildHasher> = HashMap::default();
-    // The same of data objects.
+    // Data objects that replace others.
     let merged = plan.data_entries().filter_map(|(_, entry)| entry.disposition().representative());
     let replaces_others: BTreeSet<DataIndex> = merged.collect();
     let mut name = |symbol: &UserExternalName| {

@@ -3,7 +3,7 @@
 
 use super::KnownIndex;
 use crate::interner::Interner;
-use crate::unit::{MOST_ITEMS, Node, Observe, Observed, ResolveSymbol, Resolved};
+use crate::unit::{MAX_ITEMS, Node, Observe, Observed, ResolveSymbol, Resolved};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use cranelift_codegen::ir::UserExternalName;
@@ -104,7 +104,7 @@ impl Symbols {
     pub fn number(&mut self, name: &UserExternalName) -> SymbolNumber {
         let number = SymbolNumber(self.names.number(name, Clone::clone));
         if number.index() == self.items.len() {
-            assert!(number.index() < MOST_ITEMS, "fewer than 2^30 symbols");
+            assert!(number.index() < MAX_ITEMS, "fewer than 2^30 symbols");
             self.items.push(None.into());
             self.notes.push(0);
         }
@@ -157,7 +157,7 @@ impl Symbols {
         self.item(symbol).filter(|_| self.notes[symbol] & bit != 0)
     }
 
-    /// The same for a symbol that may have no number.
+    /// The class of a symbol that may have no number.
     pub fn by_class_of(&self, name: &UserExternalName, kind: Kind) -> Option<KnownIndex> {
         self.by_class(Reference::new(self.get(name)?, kind))
     }

@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::stats::Stats;
 use crate::unit::{
-    Addresses, Alignment, Attributes, Beyond, Bodies, DataAttributes, DataIndex, FunctionIndex,
+    Addresses, Alignment, Attributes, ExternalSymbols, Bodies, DataAttributes, DataIndex, FunctionIndex,
     Item, Linkage, Node, Observed, Unit, resolved,
 };
 use alloc::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub(crate) struct Input<'a> {
 pub(crate) fn decide(
     input: Input<'_>,
     unit: Unit,
-    beyond: Beyond,
+    beyond: ExternalSymbols,
     bodies: Option<&mut dyn Bodies>,
     stats: Stats,
 ) -> (Plan, Option<Record>) {
@@ -56,10 +56,10 @@ pub(crate) fn decide(
     let not_comparable: Vec<Option<Reason>> =
         unit.data.values().map(|object| cannot_merge(&object.attributes)).collect();
     let plan = Plan::new(unit, beyond, stats, options, |item| {
-        let alone = alone(options, bucketed, numbering.node(item));
+        let reason = singleton_reason(options, bucketed, numbering.node(item));
         match item {
-            Item::Function(_) => alone,
-            Item::Data(data) => not_comparable[data.index()].unwrap_or(alone),
+            Item::Function(_) => reason,
+            Item::Data(data) => not_comparable[data.index()].unwrap_or(reason),
         }
     });
     let alignments = class_alignments(bucketed, &plan);
@@ -90,10 +90,10 @@ pub(crate) fn decide(
     // Members first: this may raise the alignment that their representatives need.
     decision.align(&alignments);
     decision.align_representatives();
-    decision.lonely_representatives();
+    decision.unused_representatives();
     let record = graph.map(|graph| decision.record(&graph));
     let Decision { mut plan, .. } = decision;
-    plan.count();
+    plan.recompute_stats();
     (plan, record)
 }
 
@@ -141,7 +141,7 @@ fn cannot_merge(attributes: &DataAttributes) -> Option<Reason> {
 }
 
 /// The reason why a function or data object is alone in its class.
-fn alone(options: &Options<'_>, bucketed: &Bucketed, node: Node) -> Reason {
+fn singleton_reason(options: &Options<'_>, bucketed: &Bucketed, node: Node) -> Reason {
     match bucketed.walked(node) {
         Walked::No => match options.compare.every_function {
             false => Reason::Prefiltered,
@@ -571,7 +571,7 @@ impl Decision<'_> {
     }
 
     /// A representative into which nothing was merged only keeps its body.
-    fn lonely_representatives(&mut self) {
+    fn unused_representatives(&mut self) {
         let mut needed = alloc::vec![false; self.plan.entries().len()];
         for (_, entry) in self.plan.entries() {
             if let Some(to) = entry.disposition().representative() {
@@ -584,17 +584,17 @@ impl Decision<'_> {
                 needed_data[to.index()] = true;
             }
         }
-        let lonely = |reason: Reason, needed: bool| reason == Reason::Representative && !needed;
+        let unused = |reason: Reason, needed: bool| reason == Reason::Representative && !needed;
         let functions = self.plan.entries();
         let functions = functions
-            .filter(|(function, entry)| lonely(entry.reason(), needed[function.index()]))
+            .filter(|(function, entry)| unused(entry.reason(), needed[function.index()]))
             .map(|(function, _)| Item::Function(function));
         let data = self.plan.data_entries();
         let data = data
-            .filter(|(data, entry)| lonely(entry.reason(), needed_data[data.index()]))
+            .filter(|(data, entry)| unused(entry.reason(), needed_data[data.index()]))
             .map(|(data, _)| Item::Data(data));
-        let lonely: Vec<Item> = functions.chain(data).collect();
-        for item in lonely {
+        let unused: Vec<Item> = functions.chain(data).collect();
+        for item in unused {
             self.plan.set_reason(item, Reason::EqualsNotMerged);
         }
     }

@@ -117,8 +117,7 @@ impl MergeMap {
         self.frame_table_with(false)
     }
 
-    /// The same, and all other code with its callees and source locations: for programs that are linked of several units, or have no
-    /// other line tables.
+    /// Like [`frame_table`](MergeMap::frame_table), and all other code with its callees and source locations: for programs that are linked of several units, or have no other line tables.
     pub fn full_frame_table(&self) -> FrameTable {
         self.frame_table_with(true)
     }

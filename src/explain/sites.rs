@@ -58,7 +58,7 @@ impl Sites {
         Sites::in_order(func, &order(func))
     }
 
-    /// The same of a function that was walked.
+    /// The sites of a function that was walked.
     pub(crate) fn walked(func: &Function, walked: &[Block]) -> Sites {
         Sites::in_order(func, &in_blocks(func, walked))
     }
@@ -165,7 +165,7 @@ fn order(func: &Function) -> Vec<Inst> {
     encoded(func).0
 }
 
-/// The same, and the shape of the function.
+/// The instructions of a function in the order of the encoding, and the shape of the function.
 fn encoded(func: &Function) -> (Vec<Inst>, Vec<u8>) {
     let context = Context::of(&Options::default(), 0, &NoUnit);
     let (mut scratch, mut encoding) = (Scratch::default(), Encoding::default());
@@ -296,8 +296,7 @@ impl Recorded {
         self.places.insert(symbol, numbered.places(buffer).into());
     }
 
-    /// The same of code that was numbered, and of all other code, such as that of callers that are compiled as they are: there, relocations name
-    /// the functions that it calls, by `names`.
+    /// Adds numbered code and all other code, such as that of callers that are compiled as they are. In other code, relocations name the called functions, by `names`.
     pub fn add_code(
         &mut self,
         symbol: &UserExternalName,

@@ -3,7 +3,7 @@
 use super::MergeCache;
 use crate::corpus::{Kind, KnownIndex};
 use crate::unit::{
-    Beyond, Bodies, Item, Node, Numbering, ResolveSymbol, Resolved, Unit, resolved, resolved_data,
+    ExternalSymbols, Bodies, Item, Node, Numbering, ResolveSymbol, Resolved, Unit, resolved, resolved_data,
 };
 use alloc::vec::Vec;
 use cranelift_codegen::ir::UserExternalName;
@@ -41,7 +41,7 @@ struct ExternalNodes<'a> {
     cache: &'a MergeCache,
     by_class: HashMap<KnownIndex, Node, FxBuildHasher>,
     nodes: Vec<ExternalNode>,
-    resolved: Beyond,
+    resolved: ExternalSymbols,
 }
 
 impl ExternalNodes<'_> {
@@ -97,10 +97,10 @@ impl<'a> UnitSymbols<'a> {
     }
 
     /// The external nodes, and how all symbols were resolved, in an incremental run.
-    pub fn finish(self) -> (External, Beyond) {
+    pub fn finish(self) -> (External, ExternalSymbols) {
         let UnitSymbols { unit, external } = self;
         let Some(external) = external else {
-            return (External { nodes: Vec::new(), symbols: Vec::new() }, Beyond::default());
+            return (External { nodes: Vec::new(), symbols: Vec::new() }, ExternalSymbols::default());
         };
         let numbering = unit.numbering();
         let symbol = |node| unit.symbol(numbering.item(node)).clone();

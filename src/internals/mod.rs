@@ -4,7 +4,7 @@ mod phases;
 
 pub use phases::{WalkAlone, phases};
 
-use crate::apply::{Redirecting, Written, emitted, not_redirected};
+use crate::apply::{Redirecting, KeptCalls, emitted, not_redirected};
 use crate::canon::{Context, Encoding, Scratch, encode};
 pub use crate::checker::trace;
 use crate::extra_argument::ExtraArgument;
@@ -30,7 +30,7 @@ pub fn encodings(
         let mut encoding = Encoding::default();
         encode(body, &context, &mut Scratch::default(), &mut encoding).ok().map(|()| encoding)
     };
-    let view = Redirecting { plan, written: Written::none(), symbols: &NoUnit };
+    let view = Redirecting { plan, written: KeptCalls::none(), symbols: &NoUnit };
     let viewed = walk(not_redirected(plan, bodies, function), &view);
     [viewed, walk(&emitted(plan, bodies, function), &NoUnit)]
 }
@@ -50,7 +50,7 @@ pub fn decided(mut plan: Plan, function: FunctionIndex, disposition: Disposition
     plan
 }
 
-/// The same for a data object.
+/// A plan with this disposition of a data object.
 pub fn data_decided(mut plan: Plan, data: DataIndex, disposition: Disposition<DataIndex>) -> Plan {
     let reason = plan.data_entry(data).reason();
     plan.set_data(data, disposition, reason);
@@ -75,7 +75,7 @@ pub fn aligned(mut plan: Plan, function: FunctionIndex, alignment: u32) -> Plan 
     plan
 }
 
-/// The same for a data object.
+/// A plan with this alignment of a data object.
 pub fn data_aligned(mut plan: Plan, data: DataIndex, alignment: u64) -> Plan {
     plan.set_alignment(Item::Data(data), alignment);
     plan

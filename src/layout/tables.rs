@@ -25,7 +25,7 @@ impl<T: PartialEq> Eq for Total<T> {}
 /// The new entry of each old one that was used.
 type Entered<T> = SecondaryMap<T, Option<T>>;
 
-/// The same of a table in which each content is to be once.
+/// A table in which each content is to be once.
 struct Table<T: EntityRef, C> {
     entered: Entered<T>,
     /// By content: numbers are indices in the new table.

@@ -83,7 +83,7 @@ impl Search<'_, '_> {
     ) {
         let members = rows.iter().map(|&row| table.function(row)).collect();
         let parameters = table.parameters(rows).len();
-        let set = SimilarSet { members, parameters, selects: false, body, saved };
+        let set = SimilarSet { members, parameters, has_selector: false, body, saved };
         self.workbench.plan.record_similar(set);
     }
 }

@@ -8,7 +8,7 @@
 
 use super::table::{Cell, Table};
 use super::value::Value;
-use crate::apply::Written;
+use crate::apply::KeptCalls;
 use crate::lists::Lists;
 use crate::plan::Plan;
 use crate::unit::FunctionIndex;
@@ -34,9 +34,9 @@ pub(super) fn may_differ(tables: &[Table]) -> bool {
 pub(super) fn differing(
     table: &Table,
     plan: &Plan,
-    merged: &Written,
+    merged: &KeptCalls,
     merged_into: &Lists<u32>,
-    written: &mut Written,
+    written: &mut KeptCalls,
 ) {
     let callee = |cell: Cell| match table.value(cell)? {
         Value::Callee { symbol, .. } => {
@@ -87,9 +87,9 @@ pub(super) fn differing(
 
 fn write(
     callees: &[FunctionIndex],
-    merged: &Written,
+    merged: &KeptCalls,
     merged_into: &Lists<u32>,
-    written: &mut Written,
+    written: &mut KeptCalls,
 ) {
     for &callee in callees {
         written.insert(callee, callee);

@@ -68,7 +68,7 @@ use value::Symbols;
 
 /// What is known of a unit before similar functions are merged.
 #[derive(Clone, Copy)]
-pub(crate) struct Given<'a> {
+pub(crate) struct SearchInput<'a> {
     pub observed: &'a Observed,
     pub encodings: &'a Encodings,
     /// What earlier units emitted.
@@ -81,8 +81,8 @@ pub(crate) struct Given<'a> {
 ///
 /// Sizes are predicted; where the target has no model, only what a sharing map says is merged. Walks every kept function
 /// that may share its shape with another twice.
-pub(crate) fn search(workbench: &mut Workbench<'_>, given: Given<'_>) {
-    let Given { observed: _, encodings, earlier, shared } = given;
+pub(crate) fn search(workbench: &mut Workbench<'_>, given: SearchInput<'_>) {
+    let SearchInput { observed: _, encodings, earlier, shared } = given;
     let Workbench { plan, bodies, options, uses, .. } = &mut *workbench;
     let shapes = shapes(plan, encodings, *bodies, options);
     let calls = calls(uses, &shapes);
@@ -123,7 +123,7 @@ impl Default for Memory {
 
 /// How many functions are in hand at the same time, up to the size of the last shape: the tables and the candidate
 /// bodies of as many are in memory.
-const IN_HAND: usize = 1 << 11;
+const FUNCTIONS_PER_BATCH: usize = 1 << 11;
 
 impl Search<'_, '_> {
     fn is_kept(&self, function: FunctionIndex) -> bool {
@@ -168,13 +168,13 @@ impl Search<'_, '_> {
         while !rest.is_empty() {
             let mut functions = 0;
             let count = rest.iter().take_while(|shape| {
-                let fits = functions < IN_HAND;
+                let fits = functions < FUNCTIONS_PER_BATCH;
                 functions += shape.len();
                 fits
             });
-            let (in_hand, others) = rest.split_at(count.count());
+            let (batch, others) = rest.split_at(count.count());
             rest = others;
-            self.in_hand(in_hand);
+            self.merge_shapes(batch);
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) struct Probe {
     is_thunk: bool,
 }
 
-/// The same, borrowed.
+/// A [`Probe`], borrowed.
 #[derive(Hash)]
 struct ProbeRef<'a> {
     signature: &'a Signature,

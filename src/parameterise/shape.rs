@@ -8,7 +8,7 @@ use super::judge::Judged;
 use super::table::{Parameter, Set, Table};
 use super::value::Symbols;
 use super::{Memory, Search, Workbench, as_written, order, walk_redirected};
-use crate::apply::Written;
+use crate::apply::KeptCalls;
 use crate::plan::Disposition;
 use crate::threads::for_each;
 use crate::unit::{Bodies, FunctionIndex};
@@ -23,7 +23,7 @@ struct Shape<'s> {
     number: usize,
     functions: &'s [FunctionIndex],
     /// The calls that are compared as they are written.
-    written: Arc<Written>,
+    written: Arc<KeptCalls>,
     /// Whether more of them could have one shape if some calls were as they are written.
     may_differ: bool,
     /// Those that have one shape now.
@@ -41,7 +41,7 @@ const WAYS: usize = 2;
 
 impl Search<'_, '_> {
     /// Merges functions of some shapes that do not refer to each other.
-    pub(super) fn in_hand(&mut self, shapes: &[&[FunctionIndex]]) {
+    pub(super) fn merge_shapes(&mut self, shapes: &[&[FunctionIndex]]) {
         let new = |(number, &functions)| Shape::new(number, functions, Arc::default());
         let mut redirected: Vec<Shape<'_>> = shapes.iter().enumerate().map(new).collect();
         self.find(&mut redirected);
@@ -98,7 +98,7 @@ impl Search<'_, '_> {
         let symbols = Symbols { plan, earlier: *earlier, options, written: merged };
         for_each(*bodies, pool, &mut shapes, |bodies, memory, shape| {
             let tables = shape.walk(&symbols, bodies, memory, &mut |_| {});
-            let mut written = Written::default();
+            let mut written = KeptCalls::default();
             for table in &tables {
                 as_written::differing(table, plan, merged, merged_into, &mut written);
             }
@@ -129,7 +129,7 @@ impl Search<'_, '_> {
 }
 
 impl<'s> Shape<'s> {
-    fn new(number: usize, functions: &'s [FunctionIndex], written: Arc<Written>) -> Shape<'s> {
+    fn new(number: usize, functions: &'s [FunctionIndex], written: Arc<KeptCalls>) -> Shape<'s> {
         let (may_differ, tables, sets, walks, addressed) = Default::default();
         Shape { number, functions, written, may_differ, tables, sets, walks, addressed }
     }

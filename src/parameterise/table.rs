@@ -7,7 +7,7 @@
 //! does *not* know what pays.
 
 use super::value::{Symbols, Value, blocks_with_addresses};
-use crate::apply::Written;
+use crate::apply::KeptCalls;
 use crate::canon::{Encoding, Mark, Place, Scratch};
 use crate::interner::Interner;
 use crate::unit::{FunctionIndex, Linkage};
@@ -28,7 +28,7 @@ const ITSELF: Cell = 0;
 /// Functions of one shape.
 pub(super) struct Table {
     /// The calls that are compared as they are written.
-    written: Arc<Written>,
+    written: Arc<KeptCalls>,
     width: usize,
     functions: Vec<FunctionIndex>,
     /// The places of the columns in the first function.
@@ -57,7 +57,7 @@ pub(super) struct Set<'a> {
 }
 
 impl Table {
-    pub fn new(written: &Arc<Written>) -> Table {
+    pub fn new(written: &Arc<KeptCalls>) -> Table {
         let mut table = Table {
             written: written.clone(),
             width: 0,
@@ -89,7 +89,7 @@ impl Table {
     }
 
     /// The calls that are compared as they are written.
-    pub fn written(&self) -> &Written {
+    pub fn written(&self) -> &KeptCalls {
         &self.written
     }
 

@@ -3,7 +3,7 @@
 //! The walk notes what each instruction holds ([`Operand`]); this module says which of that can be passed to a body.
 //! It does *not* decide what becomes a parameter.
 
-use crate::apply::Written;
+use crate::apply::KeptCalls;
 use crate::canon::{Operand, Place};
 use crate::extra_argument::{ExtraArgument, Substitute, computed_as, extended_signature};
 use crate::incremental::MergeCache;
@@ -104,7 +104,7 @@ pub(super) struct Symbols<'a> {
     pub earlier: Option<&'a MergeCache>,
     pub options: &'a Options<'a>,
     /// The calls that are compared as they are written.
-    pub written: &'a Written,
+    pub written: &'a KeptCalls,
 }
 
 impl Symbols<'_> {

@@ -5,8 +5,8 @@
 //! function what it passes and whether it becomes a thunk. It does *not* ask what pays.
 
 use super::uses::Uses;
-use super::{Given, merged_into, merges_left};
-use crate::apply::Written;
+use super::{SearchInput, merged_into, merges_left};
+use crate::apply::KeptCalls;
 use crate::extra_argument::ExtraArgument;
 use crate::lists::Lists;
 use crate::options::Options;
@@ -30,7 +30,7 @@ pub(crate) struct Workbench<'a> {
     pub(super) merged_into: Lists<u32>,
     /// The functions that share parameterised bodies, and those that were merged into them before: where their calls go as
     /// they are written.
-    pub(super) merged: Written,
+    pub(super) merged: KeptCalls,
     /// Predicted bytes of functions whose calls are as they were written; `None` where they cannot be predicted.
     pub(super) sizes: HashMap<FunctionIndex, Option<i64>, FxBuildHasher>,
     /// How many more functions may be merged.
@@ -52,11 +52,11 @@ impl<'a> Workbench<'a> {
     /// The workbench of a unit after identical merging. Reads every function that refers to another one.
     pub fn new(
         plan: &'a mut Plan,
-        given: Given<'_>,
+        given: SearchInput<'_>,
         bodies: &'a mut dyn Bodies,
         options: &'a Options<'a>,
     ) -> Workbench<'a> {
-        let Given { observed, encodings, .. } = given;
+        let SearchInput { observed, encodings, .. } = given;
         let compiled = encodings.compiled();
         let mut known: EntitySet<FunctionIndex> = EntitySet::new();
         for (function, _) in plan.entries() {
@@ -70,7 +70,7 @@ impl<'a> Workbench<'a> {
         Workbench {
             uses,
             merged_into: merged_into(plan),
-            merged: Written::default(),
+            merged: KeptCalls::default(),
             sizes: HashMap::default(),
             limit: merges_left(plan, options),
             next_class: plan.classes(),

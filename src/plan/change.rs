@@ -12,7 +12,7 @@ use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
 use crate::stats::{Merged, SimilarCounts, Stats};
 use crate::unit::{
-    Alignment, Attributes, Beyond, DataIndex, DataSummary, Defined, FunctionIndex, Item, Numbering,
+    Alignment, Attributes, ExternalSymbols, DataIndex, DataSummary, Defined, FunctionIndex, Item, Numbering,
     Unit,
 };
 use alloc::sync::Arc;
@@ -49,7 +49,7 @@ impl Plan {
     /// The plan of a unit that merges nothing, so far for these reasons.
     pub(crate) fn new(
         unit: Unit,
-        beyond: Beyond,
+        beyond: ExternalSymbols,
         stats: Stats,
         options: &Options<'_>,
         mut reason: impl FnMut(Item) -> Reason,
@@ -115,7 +115,7 @@ impl Plan {
         (outcome.kind, outcome.reason) = (to.map(|_| ()), reason);
     }
 
-    /// The same for a data object.
+    /// Sets the disposition of a data object.
     pub(crate) fn set_data(&mut self, data: DataIndex, to: Disposition<DataIndex>, reason: Reason) {
         let entry = &mut self.data[data];
         (entry.disposition, entry.reason) = (to, reason);
@@ -187,7 +187,7 @@ impl Plan {
         self.outcomes.push(Outcome { has_equals, ..kept })
     }
 
-    /// The same for a data object.
+    /// Adds a data object.
     pub(crate) fn add_data(&mut self, added: AddedData) -> DataIndex {
         let AddedData { symbol, like, reason, class, alignment } = added;
         let disposition = Disposition::Keep;
@@ -298,7 +298,7 @@ impl Plan {
     }
 
     /// Counts the functions and data objects that are merged away.
-    pub(crate) fn count(&mut self) {
+    pub(crate) fn recompute_stats(&mut self) {
         let Plan { outcomes, data, numbering, stats, .. } = self;
         let functions = outcomes.values().take(numbering.functions);
         let merged = |outcome: &&Outcome| outcome.disposition() != Disposition::Keep;

@@ -32,7 +32,7 @@ use crate::extra_argument::{ExtraArgument, Substitute};
 use crate::stats::Stats;
 use crate::target::{OptimizeFor, Target};
 use crate::unit::{
-    Alignment, Attributes, Beyond, DataAttributes, DataIndex, Defined, FunctionIndex, Item,
+    Alignment, Attributes, ExternalSymbols, DataAttributes, DataIndex, Defined, FunctionIndex, Item,
     Linkage, Node, Numbering, ResolveSymbol, Resolved, Symbols, resolved, resolved_data,
 };
 use alloc::sync::Arc;
@@ -317,7 +317,7 @@ pub struct SimilarSet {
     /// what a body that it replaces takes.
     pub parameters: usize,
     /// Whether they differ in instructions, too, and the body branches where they do.
-    pub selects: bool,
+    pub has_selector: bool,
     /// The parameterised body, if it pays.
     pub body: Option<FunctionIndex>,
     /// How many bytes it saves, as predicted, with the cost of thunks and of passing arguments subtracted. `None` if there can be no such body, or if it is not wanted.
@@ -609,10 +609,10 @@ fn symbol_of<'a>(
 #[derive(Clone, Debug, Default)]
 struct EarlierUnits {
     /// How references are compared.
-    beyond: Beyond,
+    beyond: ExternalSymbols,
     /// The entries of functions that they eliminated and that this unit refers to, ascending.
     functions: Vec<(FunctionIndex, Arc<Signature>)>,
-    /// The same of data objects.
+    /// The entries of data objects that they eliminated and that this unit refers to.
     data: Vec<DataIndex>,
     /// Ascending.
     late_thunks: Vec<LateThunk>,

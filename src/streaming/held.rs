@@ -17,7 +17,7 @@ use crate::canon::{Counts, ShapeHash};
 use crate::congruence::Encodings;
 use crate::corpus::Symbols;
 use crate::options::Options;
-use crate::parameterise::{self, Given, Likeness, Shared, Sketches, Workbench};
+use crate::parameterise::{self, SearchInput, Likeness, Shared, Sketches, Workbench};
 use crate::plan::Plan;
 use crate::unit::{Bodies, FunctionIndex, Observed};
 use alloc::vec::Vec;
@@ -59,7 +59,7 @@ struct Candidate {
 #[derive(Default)]
 pub(super) struct Held {
     /// The most bytes that are held.
-    most_bytes: usize,
+    max_bytes: usize,
     bytes: usize,
     compiled: Compiled,
     /// Ascending.
@@ -79,8 +79,8 @@ const COMPARED: usize = 16;
 
 impl Held {
     /// None yet, and at most this many bytes.
-    pub fn at_most(most_bytes: usize, compiled: Compiled) -> Held {
-        Held { most_bytes, compiled, ..Held::default() }
+    pub fn at_most(max_bytes: usize, compiled: Compiled) -> Held {
+        Held { max_bytes, compiled, ..Held::default() }
     }
 
     /// The bytes that are held.
@@ -96,7 +96,7 @@ impl Held {
         bytes: usize,
         options: &Options<'_>,
     ) -> bool {
-        if self.most_bytes == 0 && self.compiled == Compiled::Stays {
+        if self.max_bytes == 0 && self.compiled == Compiled::Stays {
             return false;
         }
         let (has_partner, before) = match self.compiled {
@@ -135,10 +135,10 @@ impl Held {
 
     /// Gives up functions without a partner, the first ones first, until this many bytes more can be held. Whether they can.
     fn make_room(&mut self, bytes: usize) -> bool {
-        if bytes > self.most_bytes {
+        if bytes > self.max_bytes {
             return false;
         }
-        while bytes > self.most_bytes - self.bytes {
+        while bytes > self.max_bytes - self.bytes {
             let Some(candidate) = self.candidates.get_mut(self.looked_at) else {
                 return false;
             };
@@ -203,7 +203,7 @@ impl Held {
         options: &Options<'_>,
     ) {
         let shared = Shared::default();
-        let given = Given { observed, encodings, earlier: None, shared: &shared };
+        let given = SearchInput { observed, encodings, earlier: None, shared: &shared };
         let mut counts: PrimaryMap<FunctionIndex, Counts> = PrimaryMap::new();
         let mut sketches = Sketches::default();
         for (function, _) in plan.entries().take(plan.added()) {
@@ -221,7 +221,7 @@ impl Held {
         parameterise::search(&mut workbench, given);
         parameterise::align(&mut workbench, encodings, &counts, sketches);
         plan.record_members();
-        plan.count();
+        plan.recompute_stats();
     }
 }
 

@@ -28,7 +28,7 @@ use crate::plan::Plan;
 use crate::prove::proved;
 use crate::stats::Stats;
 use crate::unit::{
-    AddError, Attributes, Beyond, Bodies, FunctionIndex, MOST_ITEMS, Node, Numbering, Observe,
+    AddError, Attributes, ExternalSymbols, Bodies, FunctionIndex, MAX_ITEMS, Node, Numbering, Observe,
     Unit, resolved,
 };
 use alloc::vec::Vec;
@@ -140,21 +140,21 @@ impl<'a> StreamingMerger<'a> {
     /// resembles so far, and merged only with identical functions.
     ///
     /// With `usize::MAX`, all that [`Merger`](crate::Merger) merges is merged.
-    pub fn holding(options: Options<'a>, most_bytes: usize) -> Self {
-        StreamingMerger::with(options, Held::at_most(most_bytes, held::Compiled::Stays))
+    pub fn holding(options: Options<'a>, max_bytes: usize) -> Self {
+        StreamingMerger::with(options, Held::at_most(max_bytes, held::Compiled::Stays))
     }
 
-    /// The same for a caller who can make the IR of every function anew, and replaces code that was compiled: the plan
+    /// Like [`holding`](Self::holding), for a caller who can make the IR of every function anew, and replaces code that was compiled: the plan
     /// requests IR of functions that are not held, but for those that no other one resembles, and of all functions if it is to be
     /// proved ([`Options::prove`]).
     ///
     /// A function is held only once another one resembles it, and the bound decides how much is compiled twice: what is merged
     /// does not depend on it, but for functions that compiled code calls, which stay as thunks.
-    pub fn replacing(options: Options<'a>, most_bytes: usize) -> Self {
-        StreamingMerger::with(options, Held::at_most(most_bytes, held::Compiled::MayBeReplaced))
+    pub fn replacing(options: Options<'a>, max_bytes: usize) -> Self {
+        StreamingMerger::with(options, Held::at_most(max_bytes, held::Compiled::MayBeReplaced))
     }
 
-    /// The same for a caller who compiles nothing before the plan: every function that may share a body is held, which means
+    /// Like [`replacing`](Self::replacing), for a caller who compiles nothing before the plan: every function that may share a body is held, which means
     /// that the plan may request its IR, be it kept or made anew.
     ///
     /// For callers who can tell which functions may merge before they make IR, such as by a hash of what they translate, and add only
@@ -270,7 +270,7 @@ impl<'a> StreamingMerger<'a> {
             Err(AddError::Alignment(alignment))
         } else if !reading.has_body {
             Err(AddError::NoBody(symbol.clone()))
-        } else if self.len() >= MOST_ITEMS {
+        } else if self.len() >= MAX_ITEMS {
             Err(AddError::TooManyFunctions)
         } else {
             Ok(())
@@ -379,7 +379,7 @@ impl<'a> StreamingMerger<'a> {
                 shape: self.held.shape(self.equal(function)).unwrap_or_default(),
             }),
         );
-        bucketed.partition.push_alone(nodes.len());
+        bucketed.partition.push_singletons(nodes.len());
         stats.refine_classes_before = bucketed.partition.len();
         refine(&mut bucketed.partition, &bucketed.nodes, &bucketed.references);
         stats.refine_classes_after = bucketed.partition.len();
@@ -396,7 +396,7 @@ impl<'a> StreamingMerger<'a> {
         let options = &self.options;
         let input = Input { options, observed: &observed, bucketed: &bucketed, earlier: None };
         // IR is there of some functions only, and no decision about equal ones depends on which.
-        let (mut plan, _) = decide(input, unit, Beyond::default(), None, stats);
+        let (mut plan, _) = decide(input, unit, ExternalSymbols::default(), None, stats);
         let own: Vec<FunctionIndex> = functions().map(|function| self.equal(function)).collect();
         let is_all_there = self.held.has_all_ir();
         if self.held.has_two() {
@@ -412,8 +412,7 @@ impl<'a> StreamingMerger<'a> {
         }
     }
 
-    /// The same, and for backtraces what was recorded ([`Reader::recording`]) of functions that share code, and of the tail calls of
-    /// all. Requests IR of one function of each class that shares a parameterised body.
+    /// Plans the functions, and returns for backtraces the records ([`Reader::recording`]) of functions that share code and of all tail calls. Requests IR of one function of each class that shares a parameterised body.
     pub fn plan_recording(mut self, bodies: &mut dyn Bodies) -> (Plan, Recorded) {
         let (mut recorded, options) = (core::mem::take(&mut self.recorded), self.options);
         let plan = self.plan(bodies);

@@ -14,7 +14,7 @@ use cranelift_codegen::binemit::Reloc;
 const SCRATCH: u32 = 9;
 
 /// The fewest instructions that set a register, whatever the others hold. `None` if there are none for an address.
-pub(super) fn alone(register: Register, value: &Value<'_>) -> Option<Setting> {
+pub(super) fn from_scratch(register: Register, value: &Value<'_>) -> Option<Setting> {
     let integer = |register: u32| match value {
         &Value::Bits { bits, width: _ } => Some(constant(register, bits)),
         Value::Address(address) => self::address(register, address),

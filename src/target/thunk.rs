@@ -183,8 +183,8 @@ impl Target {
             let values = values.map(|(at, argument)| Value::of(argument, first + at, self.far));
             let values = values.collect::<Option<Vec<Value<'_>>>>()?;
             let alone = |at: usize| match jump.relocation {
-                Reloc::X86CallPCRel4 => x86_64::alone(registers[at], &values[at], optimize),
-                _ => aarch64::alone(registers[at], &values[at]),
+                Reloc::X86CallPCRel4 => x86_64::from_scratch(registers[at], &values[at], optimize),
+                _ => aarch64::from_scratch(registers[at], &values[at]),
             };
             let derived = |at: usize, from: usize| {
                 let step = values[at].step_from(&values[from])?;

@@ -14,7 +14,7 @@ use cranelift_codegen::binemit::Reloc;
 const SCRATCH: u8 = 0;
 
 /// The shortest instructions that set a register, whatever the others hold. `None` if there are none for an address.
-pub(super) fn alone(
+pub(super) fn from_scratch(
     register: Register,
     value: &Value<'_>,
     optimize: OptimizeFor,

@@ -51,7 +51,7 @@ pub trait Bodies {
 
     /// The same functions, for several threads at a time. With the feature `parallel`, the pass then works on all
     /// threads of the current `rayon` pool, with the same result. Default: none, and the pass works on one thread.
-    fn shared(&self) -> Option<&dyn SharedBodies> {
+    fn sync(&self) -> Option<&dyn SyncBodies> {
         None
     }
 }
@@ -93,7 +93,7 @@ impl FreshSymbols {
 }
 
 /// Hands out the bodies of a unit's functions to several threads at a time, with the obligations of [`Bodies`].
-pub trait SharedBodies: Sync {
+pub trait SyncBodies: Sync {
     /// The body of `function`.
     fn body(&self, function: FunctionIndex) -> &Function;
 
@@ -105,14 +105,14 @@ pub trait SharedBodies: Sync {
 }
 
 /// Functions in the order in which they were added.
-impl SharedBodies for Vec<Function> {
+impl SyncBodies for Vec<Function> {
     fn body(&self, function: FunctionIndex) -> &Function {
         &self[function.index()]
     }
 }
 
 /// Functions in the order in which they were added.
-impl SharedBodies for &[Function] {
+impl SyncBodies for &[Function] {
     fn body(&self, function: FunctionIndex) -> &Function {
         &self[function.index()]
     }
@@ -124,7 +124,7 @@ impl Bodies for Vec<Function> {
         &self[function.index()]
     }
 
-    fn shared(&self) -> Option<&dyn SharedBodies> {
+    fn sync(&self) -> Option<&dyn SyncBodies> {
         Some(self)
     }
 }
@@ -135,7 +135,7 @@ impl Bodies for &[Function] {
         &self[function.index()]
     }
 
-    fn shared(&self) -> Option<&dyn SharedBodies> {
+    fn sync(&self) -> Option<&dyn SyncBodies> {
         Some(self)
     }
 }

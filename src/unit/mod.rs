@@ -11,11 +11,11 @@ mod symbols;
 
 pub(crate) use attributes::Interned;
 pub use attributes::{Addresses, Attributes};
-pub use bodies::{Bodies, FreshSymbols, SharedBodies};
+pub use bodies::{Bodies, FreshSymbols, SyncBodies};
 pub use cranelift_mergefunc_units::Linkage;
 pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 pub(crate) use observed::{Observe, Observed};
-pub(crate) use symbols::{MOST_ITEMS, Symbols};
+pub(crate) use symbols::{MAX_ITEMS, Symbols};
 
 use crate::extra_argument::Substitute;
 use alloc::sync::Arc;
@@ -74,7 +74,7 @@ impl Alignment {
         Alignment(bytes.max(1).trailing_zeros() as u8)
     }
 
-    /// The same for a function, whose alignment has 32 bits.
+    /// The alignment of a function, which has 32 bits.
     pub fn of_function(bytes: u64) -> Alignment {
         Alignment::new(bytes).min(Alignment(31))
     }
@@ -173,7 +173,7 @@ impl Unit {
         if !alignment.is_power_of_two() {
             return Err(AddError::Alignment(alignment));
         }
-        if self.functions.len() + self.data.len() >= MOST_ITEMS {
+        if self.functions.len() + self.data.len() >= MAX_ITEMS {
             return Err(AddError::TooManyFunctions);
         }
         Ok(())
@@ -276,7 +276,7 @@ impl ResolveSymbol for NoUnit {
 }
 
 /// How references to symbols are compared, in an incremental run.
-pub(crate) type Beyond = HashMap<UserExternalName, Resolved, FxBuildHasher>;
+pub(crate) type ExternalSymbols = HashMap<UserExternalName, Resolved, FxBuildHasher>;
 
 /// How references to a function of the unit are compared.
 pub(crate) fn resolved(node: Node, attributes: &Attributes) -> Resolved {

@@ -67,7 +67,7 @@ impl Program {
         self.unit_of(texts, true)
     }
 
-    /// The same, `after` the earlier units or as if there were none.
+    /// Plans a unit, `after` the earlier units or as if there were none.
     fn unit_of(&mut self, texts: &[(String, Attributes)], after: bool) -> (Plan, Vec<Function>) {
         let isa = host();
         let functions: Vec<Function> = texts.iter().map(|(text, _)| parse_one(text)).collect();
@@ -136,7 +136,7 @@ block0:
     )
 }
 
-/// The same by a global value.
+/// A function that takes an address by a global value.
 fn takes_address_of_symbol(own: u32, of: u32) -> String {
     format!(
         "function u0:{own}() -> i64 system_v {{
@@ -189,7 +189,7 @@ fn a_later_unit_passes_the_extra_arguments() {
     }
 }
 
-/// The same for functions that were merged into an equal one.
+/// Functions that were merged into an equal one.
 #[test]
 fn a_later_unit_calls_the_representative_of_an_eliminated_function() {
     let mut program = Program::new(Similar::OFF);

@@ -213,8 +213,8 @@ fn few_names_are_at_the_root() {
 }
 
 /// Structs with more fields, and functions with more parameters besides `self`, are hard to hold in mind.
-const MOST_FIELDS: usize = 12;
-const MOST_PARAMETERS: usize = 6;
+const MAX_FIELDS: usize = 12;
+const MAX_PARAMETERS: usize = 6;
 
 /// The names of structs and functions beyond the bounds.
 #[derive(Default)]
@@ -222,7 +222,7 @@ struct TooMany(Vec<String>);
 
 impl<'ast> Visit<'ast> for TooMany {
     fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
-        if item.fields.len() > MOST_FIELDS {
+        if item.fields.len() > MAX_FIELDS {
             self.0.push(format!("{}: {} fields", item.ident, item.fields.len()));
         }
         syn::visit::visit_item_struct(self, item);
@@ -231,7 +231,7 @@ impl<'ast> Visit<'ast> for TooMany {
     fn visit_signature(&mut self, signature: &'ast syn::Signature) {
         let inputs = signature.inputs.iter();
         let typed = inputs.filter(|input| matches!(input, syn::FnArg::Typed(_))).count();
-        if typed > MOST_PARAMETERS {
+        if typed > MAX_PARAMETERS {
             self.0.push(format!("{}: {typed} parameters", signature.ident));
         }
         syn::visit::visit_signature(self, signature);
@@ -241,8 +241,8 @@ impl<'ast> Visit<'ast> for TooMany {
 #[test]
 fn structs_have_few_fields_and_functions_few_parameters() {
     let mut found = TooMany::default();
-    let fields: String = (0..=MOST_FIELDS).map(|at| format!("f{at}: u8,")).collect();
-    let parameters: String = (0..=MOST_PARAMETERS).map(|at| format!("p{at}: u8,")).collect();
+    let fields: String = (0..=MAX_FIELDS).map(|at| format!("f{at}: u8,")).collect();
+    let parameters: String = (0..=MAX_PARAMETERS).map(|at| format!("p{at}: u8,")).collect();
     let text = format!("struct S {{ {fields} }} impl S {{ fn f(&self, {parameters}) {{}} }}");
     found.visit_file(&syn::parse_file(&text).expect("is Rust"));
     assert_eq!(found.0, ["S: 13 fields", "f: 7 parameters"]);

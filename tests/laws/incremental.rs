@@ -263,7 +263,7 @@ pub fn emit_with(cache: &mut MergeCache, functions: &[(String, Attributes)]) -> 
     plan
 }
 
-/// The same, without adding them to the cache.
+/// Plans these functions without adding them to the cache.
 pub fn plan_with(cache: &MergeCache, functions: &[(String, Attributes)]) -> Plan {
     increment_with(cache, functions).0
 }

@@ -237,7 +237,7 @@ pub fn data_member(index: u32, byte: u8, attributes: DataAttributes) -> DataMemb
     DataMember { symbol: UserExternalName::new(1, index), object, attributes }
 }
 
-/// The same for data objects, which have no addresses that are only used by chance.
+/// Plans for data objects, which have no addresses that are only used by chance.
 #[test]
 fn data_objects_lose_nothing_observable() {
     let mut all = Vec::new();

@@ -20,7 +20,7 @@ fn function(own: u32, constants: &[i64]) -> Member {
     wide(own, 2, constants)
 }
 
-/// The same with so many parameters, two or more.
+/// A function with this number of parameters, two or more.
 fn wide(own: u32, parameters: usize, constants: &[i64]) -> Member {
     let types = vec!["i64"; parameters].join(", ");
     let values: Vec<String> = (0..parameters).map(|value| format!("v{value}: i64")).collect();
@@ -252,7 +252,7 @@ fn a_call_with_a_mismatched_signature_goes_to_a_thunk() {
     assert!(calls(4).contains("call fn0(v0, v0, v2)"), "{}", calls(4));
 }
 
-/// The same where the signatures have one length: other types, another convention, an extension, another result.
+/// Signatures of one length: other types, another convention, an extension, another result.
 #[test]
 fn a_signature_of_equal_length_is_another_one() {
     const OWN: &str = "(i64, i64) -> i64 tail";

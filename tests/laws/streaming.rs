@@ -171,11 +171,11 @@ fn no_more_is_held_than_the_bound() {
         let unit = similar_unit(u)?;
         let (_, all) = Program::streamed(&Parts::from(&unit), Streaming::Holding(usize::MAX));
         bodies += all.plan.new_bodies().len();
-        let most_bytes = u.int_in_range(0..=20_000)?;
+        let max_bytes = u.int_in_range(0..=20_000)?;
         // This compares what is held with the bound, and does not have what is not held.
         let streaming = match u.arbitrary()? {
-            true => Streaming::Replacing(most_bytes),
-            false => Streaming::Holding(most_bytes),
+            true => Streaming::Replacing(max_bytes),
+            false => Streaming::Holding(max_bytes),
         };
         let (_, some) = Program::streamed(&Parts::from(&unit), streaming);
         check_streamed(&some);
@@ -268,8 +268,8 @@ fn without_a_bound_calls_pass_extra_arguments() {
 #[test]
 fn compiled_functions_are_replaced_and_what_compiled_code_calls_becomes_a_thunk() {
     let functions = similar_and_a_caller();
-    for (most_bytes, expected) in [(usize::MAX, [false, true, true, false]), (0, [false; 4])] {
-        let (plan, held) = hold(&functions, &[free(); 4], Streaming::Replacing(most_bytes));
+    for (max_bytes, expected) in [(usize::MAX, [false, true, true, false]), (0, [false; 4])] {
+        let (plan, held) = hold(&functions, &[free(); 4], Streaming::Replacing(max_bytes));
         assert_eq!(held, expected);
         assert_eq!(dispositions(&plan), ["redirect", "thunk", "redirect", "keep", "keep"]);
     }
@@ -454,8 +454,8 @@ struct Replaced {
     compiled: f64,
 }
 
-fn replaced(functions: &[Function], options: Options<'_>, most_bytes: usize) -> Replaced {
-    let mut streaming = StreamingMerger::replacing(options, most_bytes);
+fn replaced(functions: &[Function], options: Options<'_>, max_bytes: usize) -> Replaced {
+    let mut streaming = StreamingMerger::replacing(options, max_bytes);
     let mut compiled = BTreeSet::new();
     for func in functions {
         let symbol = func.name.get_user().expect("has a symbol");
@@ -464,7 +464,7 @@ fn replaced(functions: &[Function], options: Options<'_>, most_bytes: usize) -> 
         assert_eq!(streaming.release(), None);
     }
     let held_bytes = streaming.held_bytes();
-    assert!(held_bytes <= most_bytes);
+    assert!(held_bytes <= max_bytes);
     let mut bodies = Requested { all: Held::new(functions), requested: BTreeSet::new() };
     let plan = streaming.plan(&mut bodies);
     let (members, saved) = sharing(&plan);
@@ -498,12 +498,12 @@ fn most_is_saved_where_compiled_code_is_replaced() {
         }
         let (_, with_all) = sharing(&merger.plan(&mut Held::new(&functions)));
         let name = unit.file_stem().expect("a file name").display();
-        for most_bytes in [64 << 20, 0] {
+        for max_bytes in [64 << 20, 0] {
             let Replaced { saved, held_bytes, translated, compiled } =
-                replaced(&functions, options, most_bytes);
+                replaced(&functions, options, max_bytes);
             println!(
                 "| {name} | {with_all} | {} MiB | {saved} | {:.1} MB | {translated:.1}% | {compiled:.1}% |",
-                most_bytes >> 20,
+                max_bytes >> 20,
                 held_bytes as f64 / 1e6,
             );
             assert!(5 * saved >= 4 * with_all, "{name}: {saved} of {with_all}");

@@ -146,7 +146,7 @@ const SRET: Shape = Shape {
     calls: Calls::Nothing,
 };
 
-/// The same for `preserve_all`, which has no results of any kind, with arguments on the stack.
+/// A shape for `preserve_all`, which has no results of any kind, with arguments on the stack.
 const WRITES: Shape = Shape {
     name: "writes",
     signature: ["i64, i64, i64, i64, i64, i64, i64, i64, i64, i64", ""],

@@ -104,7 +104,7 @@ pub fn define<M: Module>(module: &mut M, cases: &[Case], say: &mut Hear<'_, M>) 
     define_some(module, cases, &[0, 1], say);
 }
 
-/// The same of some of the two functions of each case.
+/// Defines some of the two functions of each case.
 fn define_some<M: Module>(module: &mut M, cases: &[Case], some: &[usize], say: &mut Hear<'_, M>) {
     declare(module, "callback", Linkage::Import, I64);
     let callback = reference("callback", Linkage::Import, I64);

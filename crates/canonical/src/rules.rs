@@ -327,7 +327,7 @@ fn compare_extended(func: &mut Function, inst: Inst, cond: IntCC, [x, y]: [Value
     false
 }
 
-/// The same with a constant that is one of the extended numbers.
+/// Like [`compare_extended`], with a constant that is one of the extended numbers.
 fn compare_extended_with(
     func: &mut Function,
     inst: Inst,

@@ -41,7 +41,7 @@ impl Selected {
 impl Simulation<'_> {
     /// The block in which the kept code continues alone, if its next instruction has no counterpart because it branches
     /// by an extra argument or goes to where such ways join.
-    pub(crate) fn continue_alone(
+    pub(crate) fn walk_kept_only(
         &mut self,
         kept: Inst,
         original: Inst,
@@ -73,7 +73,7 @@ impl Simulation<'_> {
                 let block = a.layout.inst_block(kept).ok_or(Mismatch::Undefined)?;
                 selected.0.push(self.joins.get_or_insert_with(|| Joins::of(a)).behind(block));
                 self.selecting.push(kept);
-                self.enter_alone(if bits != 0 { then } else { otherwise }).map(Some)
+                self.enter_kept_only(if bits != 0 { then } else { otherwise }).map(Some)
             }
             I::Jump { opcode: _, destination } => {
                 let joins = Some(destination.block(&a.dfg.value_lists));
@@ -85,17 +85,17 @@ impl Simulation<'_> {
                     selected.0.pop();
                 }
                 self.selecting.push(kept);
-                self.enter_alone(destination).map(Some)
+                self.enter_kept_only(destination).map(Some)
             }
             _ => Ok(None),
         }
     }
 
     /// Follows a branch of the kept code.
-    fn enter_alone(&mut self, way: BlockCall) -> Result<Block, Mismatch> {
+    fn enter_kept_only(&mut self, way: BlockCall) -> Result<Block, Mismatch> {
         let a = self.claim.kept;
         let block = way.block(&a.dfg.value_lists);
-        self.follow_alone(block)?;
+        self.follow_kept_only(block)?;
         let params = a.dfg.block_params(block);
         require(way.args(&a.dfg.value_lists).count() == params.len(), Mismatch::Target)?;
         for (&param, arg) in params.iter().zip(way.args(&a.dfg.value_lists)) {

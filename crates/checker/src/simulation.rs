@@ -191,7 +191,7 @@ impl<'a> Simulation<'a> {
 
     /// Control flow reaches a block of the kept function that is walked as part of the block before, and that
     /// nothing else may reach.
-    pub fn follow_alone(&mut self, kept: Block) -> Checked {
+    pub fn follow_kept_only(&mut self, kept: Block) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
         let free = self.bound.blocks.original[kept].is_none() && !self.reached.alone.contains(kept);
         require(a.layout.is_block_inserted(kept) && free, Mismatch::Target)?;
@@ -393,7 +393,7 @@ impl<'a> Simulation<'a> {
             (self.at.kept_inst, self.at.original_inst) = (kept, original);
             match (kept, original) {
                 (Some(kept), Some(original)) => {
-                    match self.continue_alone(kept, original, &mut selected)? {
+                    match self.walk_kept_only(kept, original, &mut selected)? {
                         Some(block) => {
                             steps.0 = effects(a, block);
                             alone = true;

@@ -128,14 +128,14 @@ impl Terms {
         self.known[value] = Some(term);
     }
 
-    /// The same for an extra parameter.
+    /// Sets the term of an extra parameter.
     pub fn set_extra(&mut self, param: Value, term: Term) {
         self.set(param, term);
         self.extra.insert(param);
         self.passed.insert(param);
     }
 
-    /// The same for a value that extra arguments select.
+    /// Sets the term of a value that extra arguments select.
     pub fn set_selected(&mut self, param: Value, term: Term) {
         self.set(param, term);
         self.extra.insert(param);

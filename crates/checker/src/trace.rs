@@ -63,8 +63,7 @@ pub(crate) struct Recorder {
     regions: BTreeMap<AliasRegion, usize>,
 }
 
-/// Feeds a digest with any value that implements `Hash`: the same in all units of a process, which is as long as
-/// traces live.
+/// Feeds a digest with any value that implements `Hash`. The digest of a value is constant within a process, which is as long as traces live.
 struct Feed<'a>(pub &'a mut blake3::Hasher);
 
 impl Hasher for Feed<'_> {

@@ -158,7 +158,7 @@ impl RefusedBody {
              function: {error}; keep them apart with ';@ identical-only' above each, or with '--similar off'",
             name(first),
         );
-        let error = members.take(MOST_NAMED).fold(first.place.error(message), |error, given| {
+        let error = members.take(MAX_NAMED).fold(first.place.error(message), |error, given| {
             error.and(&given.place, format!("{} shares the body", name(given)))
         });
         with_lines(error.into(), sources)
@@ -166,7 +166,7 @@ impl RefusedBody {
 }
 
 /// How many of the other functions an error names that share a body.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// The error for a body of these functions that cannot be compiled: the one of the first function that cannot be
 /// compiled either, as [`Refused`], or else a [`RefusedBody`].

@@ -31,7 +31,7 @@ use cranelift_mergefunc::thunk::{OptimizeFor, ThunkReloc};
 use cranelift_mergefunc::units::SharingMap;
 use cranelift_mergefunc::{Disposition, Linkage, Reason, Stats, Target, cranelift_codegen};
 use cranelift_mergefunc_module::{
-    Aliases, BackEnd, CompiledFunction, MergingModule, ModuleOptions, ModuleStats,
+    ObjectFixups, BackEnd, CompiledFunction, MergingModule, ModuleOptions, ModuleStats,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleRelocTarget,
@@ -149,7 +149,7 @@ pub fn emit(unit: &Unit, request: Request, isa: &OwnedTargetIsa, jobs: &Jobs) ->
             let options = ModuleOptions {
                 back_end: BackEnd::Object,
                 // As without merging, the context is cleared next.
-                take: true,
+                take_ir: true,
                 remember: false,
                 ..options
             };
@@ -741,7 +741,7 @@ fn symbol_id(product: &mut ObjectProduct, id: &ModuleRelocTarget) -> SymbolId {
 /// Gives the symbol `alias` the place of the symbol `target`, and makes it visible as far as
 /// `linkage` says.
 fn place_alias(product: &mut ObjectProduct, alias: SymbolId, target: SymbolId, linkage: Linkage) {
-    Aliases::place_symbol(product, alias, target);
+    ObjectFixups::place_symbol(product, alias, target);
     let symbol = product.object.symbol_mut(alias);
     (symbol.scope, symbol.weak) = match linkage {
         Linkage::Local => (SymbolScope::Compilation, false),

@@ -113,7 +113,7 @@ pub fn near_misses(plan: &Plan, decisions: &[Decision], rows: usize) -> Vec<Near
             would_save,
         });
     };
-    for SimilarSet { members, parameters, selects: _, body, saved } in plan.similar_sets() {
+    for SimilarSet { members, parameters, has_selector: _, body, saved } in plan.similar_sets() {
         let kept: Vec<FunctionIndex> = members
             .iter()
             .copied()

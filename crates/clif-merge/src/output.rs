@@ -191,12 +191,12 @@ fn persist(
 }
 
 /// The most links that lead from one to the other, as in Linux.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Where a path leads that is not there: to itself, or where links lead that begin with it.
 fn end_of_links(path: &Path) -> std::io::Result<PathBuf> {
     let mut path = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let Ok(target) = std::fs::read_link(&path) else { return Ok(path) };
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }

@@ -203,7 +203,7 @@ fn message(decision: &Decision) -> Vec<(Part, String)> {
     parts
 }
 
-/// The same with words that follow each other in one part.
+/// The parts of a message, with words that follow each other joined to one part.
 fn joined(parts: Vec<(Part, String)>) -> Vec<(Part, String)> {
     let mut joined: Vec<(Part, String)> = Vec::with_capacity(parts.len());
     for (part, text) in parts {

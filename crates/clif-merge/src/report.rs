@@ -416,9 +416,9 @@ pub struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// The same for a page, on which there are no times, and in which a person can search.
+    /// This task for a page, on which there are no times, and in which a person can search.
     pub fn of_page(self) -> Self {
-        Task { rows: page::MOST_ROWS, repeat: 1, ..self }
+        Task { rows: page::MAX_ROWS, repeat: 1, ..self }
     }
 }
 

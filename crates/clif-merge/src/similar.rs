@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Similar {
     #[serde(flatten)]
     all: Sums,
-    /// The same by the number of extra arguments of a body for the whole set, the smallest first.
+    /// The sums by the number of extra arguments of a body for the whole set, the smallest first.
     by_parameters: Vec<ByParameters>,
 }
 

@@ -76,7 +76,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // The same as on a signal, so that there is one way to remove it.
+        // As on a signal, so that there is one way to remove the file.
         let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(directory) = unfinished.directory.take() {
             remove_directory(&directory);

@@ -237,7 +237,7 @@ impl<'a> Explainer<'a> {
         let Some(set) = sets.into_iter().find(|set| set.members.contains(&function)) else {
             return String::new();
         };
-        let SimilarSet { members, parameters, selects, body, saved } = set;
+        let SimilarSet { members, parameters, has_selector, body, saved } = set;
         let others = members.iter().filter(|&&member| member != function);
         let others: Vec<String> = others.take(NAMED).map(|&other| self.described(other)).collect();
         let more = match members.len() - 1 - others.len() {
@@ -261,7 +261,7 @@ impl<'a> Explainer<'a> {
             }
             (_, None) => "there is no body for all of them".to_owned(),
         };
-        let differs = match selects {
+        let differs = match has_selector {
             true => "few instructions, where the body branches".to_owned(),
             false => {
                 let plural = plural(*parameters);

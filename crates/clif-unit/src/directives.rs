@@ -56,7 +56,7 @@ pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String 
     line_below(Attributes::default(), attributes, became)
 }
 
-/// The same below defaults of another linkage and other addresses.
+/// The directive line below defaults of another linkage and other addresses.
 pub fn line_below(
     defaults: Attributes,
     attributes: Attributes,

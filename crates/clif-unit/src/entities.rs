@@ -28,7 +28,7 @@ pub(crate) fn undeclared(text: &str, func: &Function, map: &SourceMap) -> Option
     })
 }
 
-/// The same for a text at which the reader panicked.
+/// Finds an undeclared entity in a text at which the reader panicked.
 pub(crate) fn undeclared_in_malformed(text: &str) -> Option<Wrong> {
     let mut declared = BTreeSet::new();
     for line in text.lines() {

@@ -12,7 +12,7 @@ use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::units::UnitSummary;
 use cranelift_mergefunc::{
     self as pass, Bodies, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan,
-    SharedBodies, Target, cranelift_codegen,
+    SyncBodies, Target, cranelift_codegen,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -54,7 +54,7 @@ struct Held<'a> {
     data: &'a [GivenData],
 }
 
-impl SharedBodies for Held<'_> {
+impl SyncBodies for Held<'_> {
     fn body(&self, function: FunctionIndex) -> &Function {
         &self.functions[function.index()]
     }
@@ -64,7 +64,7 @@ impl SharedBodies for Held<'_> {
     }
 }
 
-/// The same as the pass asks for them.
+/// Held bodies as the pass asks for them.
 struct UnitBodies<'a> {
     held: Held<'a>,
     names: &'a mut Names,
@@ -99,7 +99,7 @@ impl Bodies for UnitBodies<'_> {
         (!self.local.contains(symbol)).then(|| self.names.display(symbol))
     }
 
-    fn shared(&self) -> Option<&dyn SharedBodies> {
+    fn sync(&self) -> Option<&dyn SyncBodies> {
         self.threads.then_some(&self.held)
     }
 }

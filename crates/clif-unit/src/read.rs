@@ -83,11 +83,11 @@ fn column_of(text: &str, number: usize, message: &str) -> Option<(usize, usize)>
     let named = message.rsplit([' ', '\'']).find(is_named)?;
     let lines: Vec<&str> = text.lines().take(number + 1).collect();
     // It looks one word ahead, behind empty lines and comments.
-    lines.iter().enumerate().rev().take(MOST_LINES_AHEAD).find_map(|(number, line)| {
+    lines.iter().enumerate().rev().take(MAX_LINES_AHEAD).find_map(|(number, line)| {
         let (at, _) = words(line).find(|&(_, word)| word == named)?;
         Some((number, line[..at].chars().count() + 1))
     })
 }
 
 /// How many lines the reader's place may be behind the word that its message is about.
-const MOST_LINES_AHEAD: usize = 8;
+const MAX_LINES_AHEAD: usize = 8;

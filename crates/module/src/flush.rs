@@ -172,7 +172,7 @@ impl<M: Module> MergingModule<M> {
         data: DataId,
         description: &DataDescription,
     ) -> DataAttributes {
-        let defaults = DataAttributes { addresses: self.options.data, ..DataAttributes::default() };
+        let defaults = DataAttributes { addresses: self.options.data_addresses, ..DataAttributes::default() };
         let attributes = self.symbols.data_attributes.get(&data).copied().unwrap_or(defaults);
         let declaration = self.inner.declarations().get_data_decl(data);
         let align = description.align.unwrap_or(1).max(self.inner.isa().symbol_alignment());
@@ -223,14 +223,14 @@ impl<M: Module> MergingModule<M> {
             (false, true) => Merger::new(options),
         };
         merger.reserve(unit.functions.len());
-        let fresh = self.symbols.shared.len() as u32;
+        let fresh = self.symbols.added.len() as u32;
         let deferred = Deferred { pending, unit };
         #[cfg(feature = "parallel")]
-        let ahead = self.ahead.is_some();
+        let is_parallel = self.codegen.is_some();
         #[cfg(not(feature = "parallel"))]
-        let ahead = false;
+        let is_parallel = false;
         let declarations = self.inner.declarations();
-        let mut bodies = DeferredBodies { deferred, declarations, fresh, ahead };
+        let mut bodies = DeferredBodies { deferred, declarations, fresh, is_parallel };
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {
             let func = deferred.function(FunctionIndex::new(index));
             merger.add(symbol(*function), func, *attributes).map_err(refused)?;
@@ -302,10 +302,10 @@ impl<M: Module> MergingModule<M> {
             let function = self.declare_new_body(new)?;
             // Not every symbol that was handed out was needed, and they come in any order.
             let index = plan.entry(new.function()).symbol().index as usize;
-            if self.symbols.shared.len() <= index {
-                self.symbols.shared.resize(index + 1, function);
+            if self.symbols.added.len() <= index {
+                self.symbols.added.resize(index + 1, function);
             }
-            self.symbols.shared[index] = function;
+            self.symbols.added[index] = function;
             self.stats.new_bodies += 1;
             self.symbols.functions[function].defined = true;
         }
@@ -381,7 +381,7 @@ impl<M: Module> MergingModule<M> {
             // callee that may be exported.
             BackEnd::Any if self.view().is_elf() => {
                 for (function, _) in &unit.functions {
-                    self.symbols.pass_from_afar(*function);
+                    self.symbols.clear_colocated_arguments(*function);
                 }
             }
             BackEnd::Any | BackEnd::Jit => {}

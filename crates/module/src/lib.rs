@@ -97,7 +97,7 @@ use view::View;
 /// Symbols that are to get the address of another one, in an object file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "without `place`, these symbols lead nowhere"]
-pub struct Aliases {
+pub struct ObjectFixups {
     functions: Vec<(FuncId, FuncId)>,
     data: Vec<(DataId, DataId)>,
     /// Content-addressed functions.
@@ -107,8 +107,8 @@ pub struct Aliases {
     unwind: Option<unwind::UnwindTable>,
 }
 
-impl Aliases {
-    /// Whether there are none, and nothing else that [`place`](Aliases::place) would do.
+impl ObjectFixups {
+    /// Whether there are none, and nothing else that [`place`](ObjectFixups::place) would do.
     pub fn is_empty(&self) -> bool {
         #[cfg(all(feature = "object", feature = "parallel"))]
         if self.unwind.as_ref().is_some_and(|table| !table.is_empty()) {
@@ -203,13 +203,13 @@ struct Symbols {
     data: SecondaryMap<DataId, DataState>,
     /// What the embedder says of functions.
     attributes: HashMap<FuncId, Attributes, FxBuildHasher>,
-    /// The same for data objects.
+    /// Attributes of data objects.
     data_attributes: HashMap<DataId, DataAttributes, FxBuildHasher>,
     /// Functions that the plans added, by the index of their symbols.
-    shared: Vec<FuncId>,
+    added: Vec<FuncId>,
     /// Local names, which cannot be interposed, of functions that could be.
     local_names: HashMap<FuncId, FuncId, FxBuildHasher>,
-    /// The same for data objects.
+    /// Local names of data objects.
     local_data_names: HashMap<DataId, DataId, FxBuildHasher>,
     /// The functions of local names.
     named: HashMap<FuncId, FuncId, FxBuildHasher>,
@@ -267,14 +267,14 @@ pub struct MergingModule<M> {
     options: ModuleOptions,
     symbols: Symbols,
     pending: Pending,
-    aliases: Aliases,
+    aliases: ObjectFixups,
     stats: ModuleStats,
     passes: Passes,
     progress: Progress,
     context: Option<Box<Context>>,
     /// How functions are defined that other threads compiled.
     #[cfg(feature = "parallel")]
-    ahead: Option<parallel::Ahead<M>>,
+    codegen: Option<parallel::ParallelCodegen<M>>,
     /// Which functions share bodies with functions of other objects.
     sharing_map: Option<Arc<SharingMap<'static>>>,
 }
@@ -296,13 +296,13 @@ impl<M: Module> MergingModule<M> {
             options,
             symbols: Symbols::default(),
             pending: Pending::default(),
-            aliases: Aliases::default(),
+            aliases: ObjectFixups::default(),
             stats: ModuleStats::default(),
             passes: Passes::default(),
             progress: Progress::default(),
             context: None,
             #[cfg(feature = "parallel")]
-            ahead: None,
+            codegen: None,
             sharing_map: None,
         }
     }
@@ -343,17 +343,17 @@ impl<M: Module> MergingModule<M> {
     /// this flush or a later one. If the host asks for it (`get_finalized_function`) and compares it, set
     /// `address_taken`.
     pub fn attributes(&mut self, function: FuncId) -> &mut Attributes {
-        let addresses = self.options.functions;
+        let addresses = self.options.function_addresses;
         self.symbols
             .attributes
             .entry(function)
             .or_insert_with(|| Attributes { addresses, ..Attributes::default() })
     }
 
-    /// The same for a data object; to be set before `define_data`. Linkage, `writable` and `tls` are
+    /// Attributes of a data object; to be set before `define_data`. Linkage, `writable` and `tls` are
     /// those of the declaration.
     pub fn data_attributes(&mut self, data: DataId) -> &mut DataAttributes {
-        let addresses = self.options.data;
+        let addresses = self.options.data_addresses;
         self.symbols
             .data_attributes
             .entry(data)
@@ -383,7 +383,7 @@ impl<M: Module> MergingModule<M> {
         Some((*disposition, (*reason)?))
     }
 
-    /// The same for a data object. `None` also for objects that were never deferred.
+    /// The disposition of a data object, and its reason. `None` also for objects that were never deferred.
     pub fn data_outcome(&self, data: DataId) -> Option<(Disposition<DataId>, Reason)> {
         let DataState { disposition, reason, .. } = &self.symbols.data[data];
         Some((*disposition, (*reason)?))
@@ -427,7 +427,7 @@ impl<M: Module> MergingModule<M> {
     /// # Errors
     ///
     /// See [`MergingModule::flush`].
-    pub fn into_inner(mut self) -> ModuleResult<(M, Aliases)> {
+    pub fn into_inner(mut self) -> ModuleResult<(M, ObjectFixups)> {
         self.flush_to(self.options.back_end, true)?;
         self.define_eliminated()?;
         Ok((self.inner, self.aliases))
@@ -514,7 +514,7 @@ impl<M: Module> MergingModule<M> {
         self.check_open()
     }
 
-    /// The same for a data object.
+    /// Checks that a data object can be defined.
     fn check_data_definition(&self, data: DataId) -> ModuleResult<()> {
         let declaration = self.inner.declarations().get_data_decl(data);
         let name = || declaration.linkage_name(data).into_owned();
@@ -725,7 +725,7 @@ impl<M: Module> Module for MergingModule<M> {
             return self.inner.define_function_with_control_plane(function, ctx, ctrl_plane);
         }
         ctx.verify_if(self.inner.isa())?;
-        let func = match self.options.take {
+        let func = match self.options.take_ir {
             true => std::mem::replace(&mut ctx.func, Function::new()),
             false => ctx.func.clone(),
         };

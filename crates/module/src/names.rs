@@ -176,7 +176,7 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// The same for a data object.
+    /// Gives a data object a local name, if it can be interposed.
     pub(crate) fn give_local_data_name(&mut self, data: DataId) -> ModuleResult<()> {
         let declaration = self.inner.declarations().get_data_decl(data);
         if !self.view().can_be_interposed(declaration.linkage)
@@ -198,7 +198,7 @@ impl<M: Module> MergingModule<M> {
 impl Symbols {
     /// Makes the body of a function receive addresses of functions in a form that is valid if these are exported, now
     /// or later. It takes as many bytes.
-    pub(crate) fn pass_from_afar(&mut self, function: FuncId) {
+    pub(crate) fn clear_colocated_arguments(&mut self, function: FuncId) {
         for argument in &mut self.functions[function].extra {
             match argument {
                 ExtraArgument::Function { ty: _, symbol: _, signature: _, colocated }
@@ -217,7 +217,7 @@ impl<'a> View<'a> {
         self.symbols.local_names.get(&function).copied().unwrap_or(function)
     }
 
-    /// The same for a data object.
+    /// The local name of a data object, if it has one, or the object itself.
     pub(crate) fn local_data_name(&self, data: DataId) -> DataId {
         self.symbols.local_data_names.get(&data).copied().unwrap_or(data)
     }

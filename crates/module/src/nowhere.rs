@@ -8,7 +8,7 @@
 //! of each alias. That a reference leads to the *right* code is the business of the checker.
 
 use crate::view::View;
-use crate::{Aliases, DataState, FunctionState};
+use crate::{ObjectFixups, DataState, FunctionState};
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_mergefunc::data::DataAttributes;
 use cranelift_mergefunc::{Attributes, Disposition, Reason};
@@ -27,7 +27,7 @@ impl View<'_> {
         }
     }
 
-    /// The same for a pointer.
+    /// Checks that a pointer refers to a defined symbol.
     pub(crate) fn check_pointer_leads(
         &self,
         of: &UserExternalName,
@@ -95,7 +95,7 @@ impl View<'_> {
         Ok(())
     }
 
-    /// The same for a data object.
+    /// Checks that references to an eliminated data object refer to a defined symbol.
     pub(crate) fn check_eliminated_data(
         &self,
         data: DataId,
@@ -119,7 +119,7 @@ impl View<'_> {
     }
 
     /// Refuses an alias whose target has no code of its own.
-    pub(crate) fn check_aliases(&self, aliases: &Aliases) -> ModuleResult<()> {
+    pub(crate) fn check_aliases(&self, aliases: &ObjectFixups) -> ModuleResult<()> {
         for &(alias, target) in aliases.functions() {
             if !self.reached(target).has_own_address(target) {
                 self.check_leads(&crate::symbol(alias), &crate::symbol(target))?;

@@ -1,6 +1,6 @@
 //! What `cranelift-object` adds: symbols can be placed at the address of another one.
 
-use crate::{Aliases, BackEnd, FunctionState, MergingModule};
+use crate::{ObjectFixups, BackEnd, FunctionState, MergingModule};
 use cranelift_entity::SecondaryMap;
 use cranelift_mergefunc::explain::MergeMap;
 use cranelift_module::{FuncId, ModuleResult};
@@ -8,7 +8,7 @@ use cranelift_object::object::write::{Comdat, Symbol, SymbolId, SymbolSection};
 use cranelift_object::object::{BinaryFormat, ComdatKind, SectionFlags, SymbolFlags, elf};
 use cranelift_object::{ObjectModule, ObjectProduct};
 
-impl Aliases {
+impl ObjectFixups {
     /// Gives each symbol the address of its target. To be called once, on the product of the module that was
     /// wrapped.
     ///
@@ -24,11 +24,11 @@ impl Aliases {
     pub fn place(&self, product: &mut ObjectProduct) {
         for &(alias, target) in &self.functions {
             let (alias, target) = (product.function_symbol(alias), product.function_symbol(target));
-            Aliases::place_symbol(product, alias, target);
+            ObjectFixups::place_symbol(product, alias, target);
         }
         for &(alias, target) in &self.data {
             let (alias, target) = (product.data_symbol(alias), product.data_symbol(target));
-            Aliases::place_symbol(product, alias, target);
+            ObjectFixups::place_symbol(product, alias, target);
         }
         for &content in &self.contents {
             share(product, content);
@@ -109,7 +109,7 @@ impl MergingModule<ObjectModule> {
         Ok(self.finish_object(false)?.0)
     }
 
-    /// The same, with the merge map. Code is placed in it by offset into its section, unless every
+    /// Finishes the object, and returns it with the merge map. The map places code by offset into its section, unless every
     /// function has a section of its own.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ pub enum BackEnd {
     #[default]
     Any,
     /// It contains an `ObjectModule`. Functions that are merged away become symbols at the address of their
-    /// representative: [`Aliases::place`](crate::Aliases::place) must be called on what its `finish` returns.
+    /// representative: [`ObjectFixups::place`](crate::ObjectFixups::place) must be called on what its `finish` returns.
     /// `MergingModule<ObjectModule>::finish` does all that.
     Object,
     /// It contains a `JITModule`, and all addresses are requested from the wrapper. Functions that are merged away
@@ -26,11 +26,11 @@ pub struct ModuleOptions {
     pub back_end: BackEnd,
     /// Whether `define_function` takes the function out of the context instead of copying it. For embedders that clear the context next: it saves copying every function.
     /// Default: no, the context is left as it is.
-    pub take: bool,
+    pub take_ir: bool,
     /// Whether addresses of functions are significant by default. Default: they are.
-    pub functions: Addresses,
-    /// The same for data objects that cannot be written. Default: they are, so that none is merged.
-    pub data: Addresses,
+    pub function_addresses: Addresses,
+    /// Whether addresses of data objects that cannot be written are significant. Default: they are, so that no data object is merged.
+    pub data_addresses: Addresses,
     /// Whether two visible symbols of an object may get one address where no code compares addresses. Default: yes.
     pub aliases: bool,
     /// Whether functions that are flushed are remembered, so that later ones can be merged into them. Costs a walk
@@ -64,9 +64,9 @@ impl Default for ModuleOptions {
     fn default() -> Self {
         ModuleOptions {
             back_end: BackEnd::default(),
-            take: false,
-            functions: Addresses::Significant,
-            data: Addresses::Significant,
+            take_ir: false,
+            function_addresses: Addresses::Significant,
+            data_addresses: Addresses::Significant,
             aliases: true,
             remember: true,
             compare: Compare::default(),

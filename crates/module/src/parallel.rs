@@ -94,7 +94,7 @@ fn define_bytes<M: Module>(
 }
 
 /// How functions get into a module that takes compiled ones.
-pub(crate) struct Ahead<M> {
+pub(crate) struct ParallelCodegen<M> {
     takes: fn(&M, &Function) -> bool,
     define: fn(&mut M, FuncId, &CompiledFunction) -> ModuleResult<()>,
     /// Of threads that are not compiling.
@@ -112,7 +112,7 @@ impl<M: DefineCompiled> MergingModule<M> {
     /// Threads of a pool have a stack of 2 MiB if its builder does not say otherwise, and Cranelift is recursive over
     /// parts of what it compiles.
     pub fn in_parallel(inner: M, options: ModuleOptions) -> Self {
-        MergingModule::ahead(inner, options, M::takes_compiled, M::define_compiled)
+        MergingModule::with_codegen(inner, options, M::takes_compiled, M::define_compiled)
     }
 }
 
@@ -121,7 +121,7 @@ impl MergingModule<cranelift_object::ObjectModule> {
     /// Wraps the module of `builder`, and compiles on several threads: see [`MergingModule::in_parallel`].
     ///
     /// `unwind_info` replaces `ObjectBuilder::unwind_info`, since `ObjectModule` writes unwind information only for
-    /// functions that it compiles. [`finish`](MergingModule::finish) and [`Aliases::place`](crate::Aliases::place)
+    /// functions that it compiles. [`finish`](MergingModule::finish) and [`ObjectFixups::place`](crate::ObjectFixups::place)
     /// write it, as `ObjectModule::finish` would.
     pub fn object_in_parallel(
         mut builder: cranelift_object::ObjectBuilder,
@@ -130,7 +130,7 @@ impl MergingModule<cranelift_object::ObjectModule> {
     ) -> Self {
         builder.unwind_info(false);
         let inner = cranelift_object::ObjectModule::new(builder);
-        let mut module = MergingModule::ahead(inner, options, |_, _| true, define_bytes);
+        let mut module = MergingModule::with_codegen(inner, options, |_, _| true, define_bytes);
         if unwind_info {
             module.aliases.unwind = Some(crate::unwind::UnwindTable::new(module.inner.isa()));
         }
@@ -155,14 +155,14 @@ const FUNCTIONS: usize = 256;
 const INSTRUCTIONS: usize = 1 << 16;
 
 impl<M: Module> MergingModule<M> {
-    fn ahead(
+    fn with_codegen(
         inner: M,
         options: ModuleOptions,
         takes: fn(&M, &Function) -> bool,
         define: fn(&mut M, FuncId, &CompiledFunction) -> ModuleResult<()>,
     ) -> Self {
         let mut module = MergingModule::with_options(inner, options);
-        module.ahead = Some(Ahead { takes, define, contexts: Mutex::default() });
+        module.codegen = Some(ParallelCodegen { takes, define, contexts: Mutex::default() });
         module
     }
 
@@ -175,7 +175,7 @@ impl<M: Module> MergingModule<M> {
         items: &mut dyn Iterator<Item = Item>,
     ) -> Vec<Item> {
         let mut chunk = Vec::from([first]);
-        let Some(ahead) = self.ahead.as_ref() else {
+        let Some(codegen) = self.codegen.as_ref() else {
             return chunk;
         };
         let threads = rayon::current_num_threads();
@@ -195,7 +195,7 @@ impl<M: Module> MergingModule<M> {
         }
         let mut merged: Vec<Box<Function>> = Vec::new();
         for item in &mut chunk {
-            let takes = |thunk: &Function| (ahead.takes)(&self.inner, thunk);
+            let takes = |thunk: &Function| (codegen.takes)(&self.inner, thunk);
             // What fails here fails again when it is emitted.
             merged.extend(self.without_ir(plan, item, takes).unwrap_or_default());
         }
@@ -203,14 +203,14 @@ impl<M: Module> MergingModule<M> {
         // The largest first, so that no thread begins a large function when the others have nothing left.
         let mut bodies: Vec<(usize, (FuncId, &mut Body))> = bodies.collect();
         bodies.retain(|(_, (_, body))| match &body.code {
-            Code::Ir(func) => (ahead.takes)(&self.inner, func),
-            Code::Added => (ahead.takes)(&self.inner, added(plan, body.index)),
+            Code::Ir(func) => (codegen.takes)(&self.inner, func),
+            Code::Added => (codegen.takes)(&self.inner, added(plan, body.index)),
             Code::Thunk(_) => true,
             Code::Compiled(..) | Code::Panicked(_) | Code::Dropped => false,
         });
         bodies.sort_by_key(|(_, (_, body))| Reverse(body.size(plan)));
         let view = self.view();
-        let contexts = &ahead.contexts;
+        let contexts = &codegen.contexts;
         let refused = AtomicUsize::new(usize::MAX);
         let compile_all = || {
             bodies.par_iter_mut().with_max_len(1).for_each(|(at, (function, body))| {
@@ -260,11 +260,11 @@ impl<M: Module> MergingModule<M> {
         compiled: &CompiledFunction,
     ) -> ModuleResult<()> {
         let CompiledFunction { code, relocations, alignment: own } = compiled;
-        match (alignment, &self.ahead) {
-            (1, Some(ahead)) => {
+        match (alignment, &self.codegen) {
+            (1, Some(codegen)) => {
                 #[cfg(feature = "object")]
                 self.aliases.add_unwind_info(function, code, self.inner.isa())?;
-                (ahead.define)(&mut self.inner, function, compiled)
+                (codegen.define)(&mut self.inner, function, compiled)
             }
             _ => {
                 let alignment = u64::from(alignment).max(*own);

@@ -4,7 +4,7 @@
 //! written, byte by byte: one entry for each function that was compiled, in the order in which they were defined, and
 //! none for jumps.
 
-use crate::Aliases;
+use crate::ObjectFixups;
 use cranelift_codegen::gimli::RunTimeEndian;
 use cranelift_codegen::gimli::write::{
     Address, CommonInformationEntry, EhFrame, EndianVec, FrameTable, RelocateWriter, Relocation,
@@ -81,7 +81,7 @@ impl UnwindTable {
     }
 }
 
-impl Aliases {
+impl ObjectFixups {
     /// Adds the unwind information of a function that is about to be defined by bytes, if it is wanted.
     ///
     /// # Errors

@@ -24,13 +24,13 @@ impl<'a> View<'a> {
     /// The function of a symbol of the pass.
     pub(crate) fn id_of(&self, symbol: &UserExternalName) -> FuncId {
         match symbol.namespace {
-            ADDED => self.symbols.shared[symbol.index as usize],
+            ADDED => self.symbols.added[symbol.index as usize],
             _ => FuncId::from_u32(symbol.index),
         }
     }
 
     pub(crate) fn attributes_of(&self, function: FuncId) -> Attributes {
-        let defaults = Attributes { addresses: self.options.functions, ..Attributes::default() };
+        let defaults = Attributes { addresses: self.options.function_addresses, ..Attributes::default() };
         let attributes = self.symbols.attributes.get(&function).copied().unwrap_or(defaults);
         let declaration = self.declarations.get_function_decl(function);
         let FunctionState { called, address_held, .. } = self.symbols.functions[function];

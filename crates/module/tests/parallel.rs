@@ -17,7 +17,7 @@ use cranelift_jit::JITModule;
 use cranelift_mergefunc::incremental::MergeCache;
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, FunctionIndex, Merger, Options, Plan, Policy, Prove,
-    SharedBodies, Similar, Target,
+    SyncBodies, Similar, Target,
 };
 use cranelift_mergefunc_module::{BackEnd, DefineCompiled, MergingModule, ModuleOptions};
 use cranelift_module::{FuncId, Linkage, Module, ModuleResult, default_libcall_names};
@@ -172,7 +172,7 @@ fn options(at: u64) -> ModuleOptions {
         similar: Similar { policy, ..Similar::default() },
         remember: at.is_multiple_of(2),
         merge_limit: (at % 7 == 6).then_some(2),
-        functions: Addresses::Insignificant,
+        function_addresses: Addresses::Insignificant,
         ..ModuleOptions::default()
     }
 }
@@ -191,7 +191,7 @@ impl Bodies for ToOne {
     }
 }
 
-/// The same to several.
+/// Lends the functions to several threads.
 struct ToAll(ToOne);
 
 impl Bodies for ToAll {
@@ -203,7 +203,7 @@ impl Bodies for ToAll {
         self.0.fresh_symbol(members)
     }
 
-    fn shared(&self) -> Option<&dyn SharedBodies> {
+    fn sync(&self) -> Option<&dyn SyncBodies> {
         Some(&self.0.0)
     }
 }

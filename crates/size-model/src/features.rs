@@ -74,7 +74,7 @@ struct Live {
     /// The most integers that lived at once.
     most: u32,
     /// The most integers that lived across a call.
-    most_across_calls: u32,
+    max_across_calls: u32,
     /// The integers whose last use came behind a call.
     across_calls: u32,
     /// The uses of integers behind a call.
@@ -163,8 +163,8 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         self.add(Quantity::FramePage, (bytes / 4096).min(1000) as u32);
         let Registers { saved, integers, .. } = *self.registers;
         let crowded = self.live.most.saturating_sub(integers - saved);
-        self.add(Quantity::SavedRegister, saved.min(self.live.most_across_calls.max(crowded)));
-        let enough = self.live.most_across_calls <= saved;
+        self.add(Quantity::SavedRegister, saved.min(self.live.max_across_calls.max(crowded)));
+        let enough = self.live.max_across_calls <= saved;
         let [values, uses] = match enough {
             true => [Quantity::AcrossCall, Quantity::UseAfterCall],
             false => [Quantity::SpilledAcrossCall, Quantity::ReloadAfterCall],
@@ -292,7 +292,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         self.memory(data, ty);
         if opcode.is_call() && !opcode.is_return() {
             self.calls += 1;
-            self.live.most_across_calls = self.live.most_across_calls.max(self.live.integers);
+            self.live.max_across_calls = self.live.max_across_calls.max(self.live.integers);
         }
         self.results(inst);
     }

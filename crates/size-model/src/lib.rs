@@ -57,7 +57,7 @@ impl SizeModel {
         self.predict_with(func, &mut Scratch::default())
     }
 
-    /// The same, with memory that is used for many functions.
+    /// Predicts the size of a function, with memory that is used for many functions.
     pub fn predict_with(self, func: &Function, scratch: &mut Scratch) -> Option<u32> {
         let weights = self.0;
         let is_known = |value| weights.all_types || is_known(func.dfg.value_type(value));

@@ -290,7 +290,7 @@ quantities! {
     ThunkFloatRepeated,
     /// 32 bits that go on to a floating-point register.
     ThunkToFloat,
-    /// The same of 64 bits.
+    /// A thunk that passes a float constant of 64 bits.
     ThunkToLongFloat,
     /// An extra argument of a call thunk: zero on the stack.
     ThunkStackZero,

@@ -59,7 +59,7 @@ pub(super) enum Held {
     Float,
     /// In the code: an integer constant is computed where it is used, and takes no register for long.
     Constant(ConstantKind),
-    /// The same for the address of a stack slot.
+    /// The address of a stack slot in a register.
     Slot {
         /// Whether it is 128 bytes or more from the beginning of the frame.
         far: bool,

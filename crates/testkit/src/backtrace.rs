@@ -370,7 +370,7 @@ fn options(rng: &mut Rng) -> ModuleOptions {
     ModuleOptions {
         back_end: BackEnd::Jit,
         similar: Similar { policy, ..Similar::default() },
-        functions: rng.choose(&[Addresses::Insignificant, Addresses::Significant]),
+        function_addresses: rng.choose(&[Addresses::Insignificant, Addresses::Significant]),
         backtraces: true,
         ..ModuleOptions::default()
     }

@@ -23,7 +23,7 @@ pub fn host_isa(pic: bool) -> OwnedTargetIsa {
     host_isa_with(pic, "none")
 }
 
-/// The same, with a level of optimisation.
+/// The target of this machine, with a level of optimisation.
 pub fn host_isa_with(pic: bool, opt_level: &str) -> OwnedTargetIsa {
     isa::of(isa::HOST, &[("is_pic", isa::switch(pic)), ("opt_level", opt_level)])
 }
@@ -61,8 +61,8 @@ pub fn merging_jit() -> MergingModule<JITModule> {
 pub fn insignificant() -> ModuleOptions {
     ModuleOptions {
         similar: Similar::OFF,
-        functions: Addresses::Insignificant,
-        data: Addresses::Insignificant,
+        function_addresses: Addresses::Insignificant,
+        data_addresses: Addresses::Insignificant,
         ..ModuleOptions::default()
     }
 }

@@ -141,7 +141,7 @@ impl Parts<'_> {
         prove(plan, &mut self.held(), self.options)
     }
 
-    /// The same of a plan that was made after earlier units.
+    /// Proves a plan that was made after earlier units.
     pub fn prove_after(&self, cache: &MergeCache, plan: &Plan) -> Result<Proof, Refutation> {
         prove_after(cache, plan, &mut self.held(), self.options)
     }
@@ -203,10 +203,10 @@ pub enum Streaming {
 impl Streaming {
     /// Every way that tests go, by number.
     pub fn any(number: usize) -> Streaming {
-        let most_bytes = [0, 8 << 10, 100_000, usize::MAX][number % 4];
+        let max_bytes = [0, 8 << 10, 100_000, usize::MAX][number % 4];
         match number / 4 % 5 {
-            0 | 1 => Streaming::Holding(most_bytes),
-            2 | 3 => Streaming::Replacing(most_bytes),
+            0 | 1 => Streaming::Holding(max_bytes),
+            2 | 3 => Streaming::Replacing(max_bytes),
             _ => Streaming::BeforeCode { left_out: number / 20 % 4 },
         }
     }
@@ -216,17 +216,17 @@ impl Streaming {
         !matches!(self, Streaming::Holding(_))
     }
 
-    fn most_bytes(self) -> usize {
+    fn max_bytes(self) -> usize {
         match self {
-            Streaming::Holding(most_bytes) | Streaming::Replacing(most_bytes) => most_bytes,
+            Streaming::Holding(max_bytes) | Streaming::Replacing(max_bytes) => max_bytes,
             Streaming::BeforeCode { .. } => usize::MAX,
         }
     }
 
     fn merger(self, options: Options<'_>) -> StreamingMerger<'_> {
         match self {
-            Streaming::Holding(most_bytes) => StreamingMerger::holding(options, most_bytes),
-            Streaming::Replacing(most_bytes) => StreamingMerger::replacing(options, most_bytes),
+            Streaming::Holding(max_bytes) => StreamingMerger::holding(options, max_bytes),
+            Streaming::Replacing(max_bytes) => StreamingMerger::replacing(options, max_bytes),
             Streaming::BeforeCode { .. } => StreamingMerger::before_code(options),
         }
     }
@@ -245,7 +245,7 @@ impl Streaming {
     }
 }
 
-/// The same, without the IR of functions that are not held.
+/// The bodies of a program, without the IR of functions that are not held.
 struct OnlyHeld<'a> {
     held: &'a [bool],
     makes_ir: bool,
@@ -295,7 +295,7 @@ pub struct Jump {
     pub arguments: Vec<ExtraArgument>,
     /// What its bytes are optimised for.
     pub optimize: OptimizeFor,
-    /// The same as a function that calls.
+    /// The thunk as a function that calls.
     pub call: Box<Function>,
 }
 
@@ -472,7 +472,7 @@ impl Program {
             while let Some(released) = merger.release() {
                 assert!(core::mem::replace(&mut held[released.index()], false), "{released}");
             }
-            assert!(merger.held_bytes() <= streaming.most_bytes());
+            assert!(merger.held_bytes() <= streaming.max_bytes());
         }
         let plan = merger.plan(&mut OnlyHeld {
             held: &held,

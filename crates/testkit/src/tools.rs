@@ -70,7 +70,7 @@ impl Workshop {
         self.try_run(program, arguments).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same as [`try_run`](Self::try_run) for a program that a toolchain made.
+    /// Like [`try_run`](Self::try_run), for a program that a toolchain made.
     ///
     /// # Errors
     ///

@@ -252,7 +252,7 @@ impl Unit {
         Parts::from(self).prove(plan)
     }
 
-    /// The same of a plan that was made after earlier units.
+    /// Proves a plan that was made after earlier units.
     ///
     /// # Errors
     ///
@@ -274,8 +274,7 @@ impl<'a> Held<'a> {
         Held { bodies, fresh: 0 }
     }
 
-    /// The same after the earlier units of `cache`, which used at most as many symbols for new functions as
-    /// it knows symbols in all.
+    /// These bodies after the earlier units of `cache`. Those units used no more symbols for new functions than the cache knows symbols in all.
     pub fn after(self, cache: &MergeCache) -> Self {
         Held { fresh: cache.remembered() as u32, ..self }
     }

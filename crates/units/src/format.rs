@@ -183,7 +183,7 @@ pub(super) fn read(
     Ok(bytes)
 }
 
-/// The same, into a buffer that is used again.
+/// Reads a part of a file into a buffer that is used again.
 pub(super) fn read_into(
     source: &dyn ReadAt,
     offset: u64,

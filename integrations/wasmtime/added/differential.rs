@@ -182,7 +182,7 @@ impl Candidates {
 }
 
 /// How many frames a backtrace has at most.
-const MOST_FRAMES: usize = 20;
+const MAX_FRAMES: usize = 20;
 
 /// A module.
 struct Tested {
@@ -216,7 +216,7 @@ impl Seen {
             return differ();
         }
         // From the outermost frame, whose function the host names if it is there.
-        let mut is_known = off.len() < MOST_FRAMES;
+        let mut is_known = off.len() < MAX_FRAMES;
         let frames = off.iter().zip(merged).enumerate().rev();
         for (at, (Candidates(off, _), Candidates(merged, is_shared))) in frames {
             is_known |= !is_shared;

@@ -139,7 +139,7 @@ struct Outcome {
 }
 
 /// How many pairs are in hand at the same time.
-const IN_HAND: usize = 256;
+const PAIRS_PER_BATCH: usize = 256;
 
 impl Aligning<'_, '_> {
     /// Pairs each function once, with one with which it was not tried. Returns whether another round may save more.
@@ -448,7 +448,7 @@ impl Aligning<'_, '_> {
         plan.record_similar(SimilarSet {
             members: functions,
             parameters,
-            selects: true,
+            has_selector: true,
             body: Some(to),
             saved: Some(saved),
         });
@@ -514,7 +514,7 @@ fn take_first(pairs: &mut ByPlace, which: impl Fn(&Pair) -> bool) -> Vec<Pair> {
         }
         is_apart
     });
-    let first = apart.take(IN_HAND).filter(|(_, pair)| which(pair));
+    let first = apart.take(PAIRS_PER_BATCH).filter(|(_, pair)| which(pair));
     let places: Vec<Place> = first.map(|(place, _)| *place).collect();
     places.iter().filter_map(|place| pairs.remove(place)).collect()
 }

@@ -23,7 +23,7 @@ pub(super) struct Outline {
     pub insts: Vec<Inst>,
     /// The hash of the content of each; 0 for the last one of a block.
     keys: Vec<u32>,
-    /// The same, block by block ascending.
+    /// The keys, block by block ascending.
     sorted: Vec<u32>,
     /// Where the content of each ends. It begins where that of the one before ends, or the head of its block.
     ends: Vec<u32>,

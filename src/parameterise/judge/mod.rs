@@ -8,7 +8,7 @@
 mod callees;
 mod fast;
 
-use crate::apply::{Written, emitted, emitted_as, not_redirected};
+use crate::apply::{KeptCalls, emitted, emitted_as, not_redirected};
 use crate::canon::{self, Place};
 use crate::extra_argument::ExtraArgument;
 use crate::ir::observes_its_frame;
@@ -384,7 +384,7 @@ impl Work<'_, '_> {
         };
         let mut outcomes = Outcomes { members: Vec::new(), cost };
         let mut left = None;
-        // The same for all rows: it depends on the types.
+        // One result for all rows: it depends on the types.
         let mut zeros = None;
         for (at, &row) in rows.iter().enumerate() {
             let extra_arguments = argument_plan.arguments(self.table, row, at);
@@ -463,7 +463,7 @@ pub(super) fn body_of_rows(
     body::fold_branches(&mut body);
     body::parameterise(&mut body, &CALLEE, &parameters, &recursive, options);
     if !table.written().is_empty() {
-        plan.redirect(&mut body, Written::none());
+        plan.redirect(&mut body, KeptCalls::none());
     }
     body
 }

@@ -4,7 +4,7 @@
 //! do not know it at all. What only this unit can see is known by a digest of what it does. This module reads; it does *not*
 //! decide.
 
-use crate::apply::Written;
+use crate::apply::KeptCalls;
 use crate::canon::{Context, Digest, Encoding, Mark, Place, Scratch, code_digest, encode};
 use crate::congruence::Compiled;
 use crate::content::{Contents, Names, Target, digests};
@@ -155,7 +155,7 @@ impl Reader<'_> {
         let Reader { plan, options, scratch, encoding, numbers, symbols: known, .. } = self;
         let entry = plan.entry(function);
         let own = (entry.attributes().linkage != Linkage::Preemptible).then_some(entry.symbol());
-        let symbols = Symbols { plan, earlier: None, options, written: Written::all() };
+        let symbols = Symbols { plan, earlier: None, options, written: KeptCalls::all() };
         let addressed = blocks_with_addresses(body);
         let mut number = |symbol: UserExternalName| {
             *numbers.entry(symbol).or_insert_with_key(|symbol| {

@@ -12,7 +12,7 @@ use super::super::value::{Symbols, Value};
 use super::super::workbench::Member;
 use super::super::{Memory, Search, body, cost, walk_redirected};
 use super::rows::{Row, Rows, Shape, rows};
-use crate::apply::{Written, emitted_as};
+use crate::apply::{KeptCalls, emitted_as};
 use crate::congruence::Encodings;
 use crate::extra_argument::ExtraArgument;
 use crate::ir::observes_its_frame;
@@ -123,7 +123,7 @@ impl Search<'_, '_> {
 
     /// Functions as they are written, by shape: one table, unless digests of shapes collide.
     fn tables_as_written(&mut self, functions: &[FunctionIndex]) -> Vec<Table> {
-        let written = Arc::new(Written::all().clone());
+        let written = Arc::new(KeptCalls::all().clone());
         let symbols = Symbols {
             plan: self.workbench.plan,
             earlier: None,

@@ -22,7 +22,7 @@ const EXPLAINED: usize = 3;
 pub struct Difference {
     /// Functions that are merged with it and not without it, or into another body.
     functions: Vec<FunctionIndex>,
-    /// The same of data objects.
+    /// The data objects of the merge.
     data: Vec<DataIndex>,
 }
 

@@ -51,7 +51,7 @@ impl Resembling {
         for (function, other) in equal(plan, &kept) {
             add(function, other, None, None);
         }
-        for SimilarSet { members, parameters, selects: _, body, saved: _ } in plan.similar_sets() {
+        for SimilarSet { members, parameters, has_selector: _, body, saved: _ } in plan.similar_sets() {
             let left = |function: &&FunctionIndex| {
                 function.index() < bodies.len() && compared(plan, **function)
             };

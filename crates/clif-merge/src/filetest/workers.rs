@@ -19,11 +19,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// The most files that a worker gets: few enough for the command line of any system.
-const MOST_FILES: usize = 32;
+const MAX_FILES: usize = 32;
 /// So many batches of files for each worker, because files differ in how long they take.
 const BATCHES: usize = 4;
 /// So much of what a worker that died wrote to standard error is read, in bytes.
-const MOST_STDERR: u64 = 1 << 16;
+const MAX_STDERR: u64 = 1 << 16;
 /// So many lines of it are shown.
 const STDERR_LINES: usize = 4;
 /// So many times 10 ms are waited for a worker that closed its output to end.
@@ -50,7 +50,7 @@ pub fn check_all(
 ) -> Result<()> {
     let program = std::env::current_exe().context("cannot find the program itself")?;
     let count = std::thread::available_parallelism().map_or(1, usize::from).min(files.len());
-    let batch = files.len().div_ceil(BATCHES * count.max(1)).clamp(1, MOST_FILES);
+    let batch = files.len().div_ceil(BATCHES * count.max(1)).clamp(1, MAX_FILES);
     let next = Mutex::new((0..files.len()).step_by(batch));
     std::thread::scope(|scope| {
         let (reports, received) = mpsc::channel();
@@ -137,7 +137,7 @@ impl Worker {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let mut stderr = stderr;
-            let _ = stderr.by_ref().take(MOST_STDERR).read_to_end(&mut bytes);
+            let _ = stderr.by_ref().take(MAX_STDERR).read_to_end(&mut bytes);
             let _ = std::io::copy(&mut stderr, &mut std::io::sink());
             stderr_of.send(String::from_utf8_lossy(&bytes).into_owned())
         });

@@ -36,7 +36,7 @@ pub struct Stream {
 }
 
 /// How many listings of one set are embedded. Members beyond are equal to these, but for what they differ in.
-const MOST_MEMBERS: usize = 64;
+const MAX_MEMBERS: usize = 64;
 
 /// How many sets are compressed at a time.
 const CHUNK: usize = 64;
@@ -59,7 +59,7 @@ pub fn embed(
         let mut chunk = Vec::new();
         for set in sets.by_ref() {
             let new = set.into_iter().filter(|&at| !std::mem::replace(&mut is_taken[at], true));
-            let new: Vec<usize> = new.take(MOST_MEMBERS).collect();
+            let new: Vec<usize> = new.take(MAX_MEMBERS).collect();
             if !new.is_empty() {
                 chunk.push(new);
             }

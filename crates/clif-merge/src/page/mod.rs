@@ -44,7 +44,7 @@ const SCRIPT: &str = concat!(include_str!("assets/diff.js"), include_str!("asset
 pub const MAX_LISTINGS: usize = 8 << 20;
 
 /// How many families and near misses a page has at most.
-pub const MOST_ROWS: usize = 500;
+pub const MAX_ROWS: usize = 500;
 
 /// How many rows of a table there are without a script.
 const STATIC_ROWS: usize = 100;

@@ -416,7 +416,7 @@ fn maps_of_any_contents_change_nothing_but_sizes() {
             combine(&summaries, &mut decide, &mut outputs).expect("combined");
             let path = text_of(&units.workshop.write("hostile.map", &bytes)).to_owned();
             shared += units.check(&format!("hostile{seed}"), |_| path.clone()).1;
-            // The same with damaged bytes, as far as it can be opened.
+            // Maps with damaged bytes, as far as they can be opened.
             const ENDS: usize = 72;
             for _ in 0..4 {
                 let at = ENDS + rng.below(bytes.len() - 2 * ENDS);

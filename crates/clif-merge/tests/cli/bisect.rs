@@ -121,7 +121,7 @@ block0(v0: i64, v1: i32):
 }
 ";
     assert_eq!(read(small), expected);
-    // The same again, and of what is reduced already.
+    // The run repeated, and a run on the reduced unit.
     bisect(&reduce, script).expect(0, "reduced to 2 functions");
     assert_eq!(read(small), expected);
     bisect(&["--similar", "off", small, "--reduce", small], script).expect(0, "");

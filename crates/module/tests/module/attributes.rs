@@ -122,7 +122,7 @@ fn attributes_can_be_set_before_the_definition_and_start_from_the_options() {
         let mut module = MergingModule::with_options(jit(), options);
         testkit::modules::declare_all(&mut module, &three());
         let b = id(&module, "b");
-        assert_eq!(module.attributes(b).addresses, options.functions);
+        assert_eq!(module.attributes(b).addresses, options.function_addresses);
         module.attributes(b).pinned = true;
         define_all(&mut module, &three());
         module.finalize_definitions().unwrap();

@@ -112,7 +112,7 @@ fn users_of_an_undefined_function_equal_later_users() {
                 false => calls("export", name, "x"),
                 true => calls_address("export", name, "x"),
             };
-            let options = ModuleOptions { functions, ..insignificant() };
+            let options = ModuleOptions { function_addresses: functions, ..insignificant() };
             let mut module = MergingModule::with_options(jit(), options);
             let x = plus("local", "x", 5);
             declare_all(&mut module, &x);

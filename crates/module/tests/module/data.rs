@@ -119,7 +119,7 @@ fn attributes_of_data_start_from_the_options() {
     for options in [ModuleOptions::default(), insignificant()] {
         let mut module = MergingModule::with_options(object(), options);
         let data = module.declare_data("d", Linkage::Local, false, false).unwrap();
-        assert_eq!(module.data_attributes(data).addresses, options.data);
+        assert_eq!(module.data_attributes(data).addresses, options.data_addresses);
     }
 }
 
@@ -178,7 +178,7 @@ fn pointers_in_data_follow_the_functions_that_were_merged() {
 
 #[test]
 fn functions_in_a_table_keep_addresses_of_their_own_if_those_matter() {
-    let options = ModuleOptions { functions: Addresses::Significant, ..insignificant() };
+    let options = ModuleOptions { function_addresses: Addresses::Significant, ..insignificant() };
     let mut module = MergingModule::with_options(jit(), options);
     define_all(&mut module, &(plus("local", "f1", 5) + &plus("local", "f2", 5)));
     let data = module.declare_data("variable", Linkage::Export, true, false).unwrap();

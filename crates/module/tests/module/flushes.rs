@@ -17,7 +17,7 @@ fn optimising_jit(options: ModuleOptions) -> MergingModule<JITModule> {
     MergingModule::with_options(inner, ModuleOptions { back_end: BackEnd::Jit, ..options })
 }
 
-/// The same for objects.
+/// An optimising `ObjectModule`, wrapped.
 fn optimising_object(options: ModuleOptions) -> MergingModule<ObjectModule> {
     let names = cranelift_module::default_libcall_names();
     let inner =
@@ -131,7 +131,7 @@ fn regions_of_a_parameterised_body_bind_later_callers() {
     check_weaker_later(strong, writes_between("z", 5, "", ""));
 }
 
-/// The same with `aligned`: an aligned access to an unaligned address crashed.
+/// Regression test with `aligned`: an aligned access to an unaligned address crashed.
 #[test]
 fn alignment_of_accesses_of_a_parameterised_body_binds_later_callers() {
     let strong = |name: &str, k: i64| reads_vector(name, k, "aligned");
@@ -223,7 +223,7 @@ fn later_references_to_eliminated_functions_lead_to_their_code() {
     }
 }
 
-/// The same for addresses, in code and in data: two functions with significant addresses were found equal.
+/// Addresses of eliminated functions, in code and in data: two functions with significant addresses were found equal.
 #[test]
 fn addresses_that_a_later_flush_compares_stay_apart() {
     let compares = "export function %d(i64) -> i64 system_v {

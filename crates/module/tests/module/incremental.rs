@@ -117,7 +117,7 @@ fn a_thunk_called_by_a_local_name_is_passed_no_extra_argument() {
     let main = "#include <stdio.h>\nlong d(long), e(long);
         int main(void) { printf(\"%ld %ld\\n\", d(5), e(6)); }";
     let functions = Addresses::Significant;
-    let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };
+    let options = ModuleOptions { function_addresses: functions, ..for_size(BackEnd::Object) };
     same_output("a thunk behind a local name", options, linked, main, |module, merges| {
         define_all(module, &program);
         module.flush().unwrap();

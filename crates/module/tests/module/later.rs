@@ -201,7 +201,7 @@ fn an_address_that_was_taken_before_the_definition_is_the_address() {
         let [of_late, of_a] = ["address_of_late", "address_of_a"].map(|f| call(&module, f, 0));
         assert_eq!(of_late, module.get_finalized_function(id(&module, "late")) as i64);
         assert_eq!(testkit::modules::call_at(of_late as *const u8, 2), 49);
-        if options.functions == cranelift_mergefunc::Addresses::Significant {
+        if options.function_addresses == cranelift_mergefunc::Addresses::Significant {
             assert_ne!(of_late, of_a);
         }
     }

@@ -52,7 +52,7 @@ fn symbols_keep_their_linkage_and_are_all_defined() {
 #[test]
 fn insignificant_functions_are_at_one_place_and_significant_ones_are_not() {
     for options in [ModuleOptions::default(), insignificant()] {
-        let significant = options.functions == cranelift_mergefunc::Addresses::Significant;
+        let significant = options.function_addresses == cranelift_mergefunc::Addresses::Significant;
         let mut module = MergingModule::with_options(object(), options);
         define_all(&mut module, &all_linkages());
         let product = module.finish().unwrap();

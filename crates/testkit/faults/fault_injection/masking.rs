@@ -28,7 +28,7 @@ pub(crate) fn masked(func: &Function) -> Cow<'_, Function> {
     Cow::Owned(masking)
 }
 
-/// The same of a data object.
+/// A data object without the masked parts.
 pub(crate) fn masked_data(data: &DataObject) -> Cow<'_, DataObject> {
     let mut masking = data.clone();
     match PLANTED.get() {

@@ -226,7 +226,7 @@ pub fn linked(
     linked_by(whole, units, maps, Some(isa), rng)
 }
 
-/// The same, where nothing is asked of the code of copies if there is no `isa`.
+/// Links the units. Nothing is asked of the code of copies if there is no `isa`.
 fn linked_by(
     whole: &Unit,
     units: &[Unit],

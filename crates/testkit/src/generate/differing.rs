@@ -474,7 +474,7 @@ fn sites(func: &Function) -> Vec<(Block, Inst)> {
     func.layout.blocks().flat_map(in_block).collect()
 }
 
-/// The same by place.
+/// The instructions that may differ, by place.
 struct Sites<'a> {
     func: &'a Function,
     headers: BTreeSet<Block>,

@@ -113,7 +113,7 @@ impl Profile {
         }
     }
 
-    /// The same, with functions that differ in few instructions in place of near misses, large enough that one body for
+    /// This profile, with functions that differ in few instructions in place of near misses, large enough that one body for
     /// two of them pays.
     pub fn differing(self) -> Profile {
         let size = Size { blocks: 7, operations: 12, ..self.size };

@@ -82,7 +82,7 @@ pub struct Facts {
     pub readonly: [bool; 2],
     /// See `ir::MemFlagsData`.
     pub can_move: [bool; 2],
-    /// The same for what is loaded from data objects that cannot be written.
+    /// Whether loads from data objects that cannot be written are marked `readonly`.
     pub readonly_data: bool,
     /// Whether blocks with calls are cold.
     pub cold: bool,

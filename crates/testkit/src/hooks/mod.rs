@@ -124,7 +124,7 @@ path = "src/main.rs"
 fn run_command(command: Command) -> anyhow::Result<ExitCode> {"#,
         ),
     },
-    // The same for the example of an embedder without `cranelift-module`.
+    // The faults in the example of an embedder without `cranelift-module`.
     Hook {
         file: "examples/raw.rs",
         at: &["fn main() -> Result<(), Box<dyn Error>> {"],

@@ -218,7 +218,7 @@ impl<'a, M: Module> Definer<'a, M> {
         Definer { module, ids, program, bodies, prefix, aligns: false, unit: None }
     }
 
-    /// The same for a module that can be asked for alignments only through the code of a function.
+    /// Definitions for a module that can be asked for alignments only through the code of a function.
     pub fn plain(
         module: M,
         program: &'a Program,
@@ -228,7 +228,7 @@ impl<'a, M: Module> Definer<'a, M> {
         Definer { aligns: true, ..Definer::new(module, program, bodies, prefix) }
     }
 
-    /// The same for a module in which only one flush is defined.
+    /// Definitions for a module in which only one flush is defined.
     pub fn of_unit(self, unit: usize) -> Self {
         Definer { unit: Some(unit), ..self }
     }

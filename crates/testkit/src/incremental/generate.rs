@@ -34,7 +34,7 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
         options.similar = Similar { policy: Policy::Size, ..Similar::default() };
     }
     if drawn.style.data {
-        drawn.program.options.data = Addresses::Insignificant;
+        drawn.program.options.data_addresses = Addresses::Insignificant;
         drawn.data_family(u)?;
     }
     for _ in 0..*u.choose(&[1, 1, 2, 2, 3, 4])? {
@@ -76,7 +76,7 @@ pub fn program_of_units(u: &mut Unstructured<'_>) -> Result<Program> {
     };
     let mut options = options(u)?;
     options.similar.policy = *u.choose(&[Policy::Balanced, Policy::Size])?;
-    options.functions =
+    options.function_addresses =
         *u.choose(&[Addresses::Insignificant, Addresses::Insignificant, Addresses::Significant])?;
     let mut drawn = Drawn::new(style, options, u)?;
     if u.ratio(1, 4)? {
@@ -201,9 +201,9 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
     // What was drawn here is gone. Seeds that found something still draw the same programs.
     u.int_in_range(0..=3)?;
     let options = ModuleOptions {
-        take: u.ratio(1, 4)?,
-        functions: *u.choose(&Addresses::ALL)?,
-        data: *u.choose(&Addresses::ALL)?,
+        take_ir: u.ratio(1, 4)?,
+        function_addresses: *u.choose(&Addresses::ALL)?,
+        data_addresses: *u.choose(&Addresses::ALL)?,
         aliases: !u.ratio(1, 4)?,
         remember: u.arbitrary()?,
         similar,
@@ -317,7 +317,7 @@ impl Drawn {
     }
 
     pub(super) fn attributes(&self, data: bool, u: &mut Unstructured<'_>) -> Result<Attributes> {
-        let ModuleOptions { functions, data: objects, .. } = &self.program.options;
+        let ModuleOptions { function_addresses: functions, data_addresses: objects, .. } = &self.program.options;
         let addresses = if data { *objects } else { *functions };
         let mut attributes = Attributes { addresses, ..Attributes::default() };
         if self.style.attributes {

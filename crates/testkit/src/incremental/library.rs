@@ -49,8 +49,7 @@ pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Findi
     check_by(program, None, statistics)
 }
 
-/// The same for functions that arrive one at a time, in the order of the flushes, and whose IR is not kept, or only so
-/// much of it: all are emitted after the last flush.
+/// Checks functions that arrive one at a time, in the order of the flushes. Their IR is not kept, or only up to a bound: all are emitted after the last flush.
 ///
 /// # Errors
 ///

@@ -5,7 +5,7 @@
 //! the interposed symbol is preemptible: references to other visible symbols may reach either definition.
 
 use super::define::{Definer, functions, name, say};
-use super::program::{AREA, Call, Data, MOST_EXTRAS, Part, Program};
+use super::program::{AREA, Call, Data, MAX_EXTRAS, Part, Program};
 use super::statistics::Statistics;
 use super::{Finding, settings};
 use crate::jit::BUFFER;
@@ -155,7 +155,7 @@ fn interposer(program: &Program, prefix: &str, part: Part) -> String {
     match part {
         Part::Function(function) => {
             let params: Vec<String> =
-                (0..4 + MOST_EXTRAS).map(|param| format!("number p{param}")).collect();
+                (0..4 + MAX_EXTRAS).map(|param| format!("number p{param}")).collect();
             let (params, result) = (params.join(", "), 1_000_000 + function);
             format!("number {name}({params}) {{ return {result} + p0; }}\n")
         }
@@ -199,7 +199,7 @@ pub fn main_of(programs: &[(&str, &Program)], image: Image) -> String {
             let mut numbers = call.numbers.to_vec();
             numbers.extend(call.pointers.map(|pointer| pointer.unwrap_or(-1)));
             numbers.extend(&call.extras);
-            numbers.resize(4 + MOST_EXTRAS, 0);
+            numbers.resize(4 + MAX_EXTRAS, 0);
             let numbers: Vec<String> = numbers.iter().map(|number| format!("{number}L")).collect();
             let part = Part::Function(call.function);
             let (name, alignment) = (name(prefix, part), program.alignment(part));

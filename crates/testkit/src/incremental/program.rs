@@ -11,7 +11,7 @@ use cranelift_module::Linkage;
 /// The buffer that a function called from outside gets has two areas, and one that is never written to.
 const _: () = assert!(BUFFER == 3 * AREA as usize);
 /// How many numbers a function takes at most behind its pointers.
-pub const MOST_EXTRAS: usize = ARGUMENTS - 4;
+pub const MAX_EXTRAS: usize = ARGUMENTS - 4;
 /// Functions and data objects that are defined flush by flush.
 #[derive(Clone, Debug)]
 pub struct Program {

@@ -38,7 +38,7 @@ pub fn check(u: &mut Unstructured<'_>) -> Result<()> {
     check_on(u, Threads::One)
 }
 
-/// The same with a module that compiles on several threads.
+/// Checks a module that compiles on several threads.
 ///
 /// # Errors
 ///
@@ -66,9 +66,9 @@ enum Threads {
 
 fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
     Ok(ModuleOptions {
-        take: u.ratio(1, 8)?,
-        functions: *u.choose(&Addresses::ALL)?,
-        data: *u.choose(&Addresses::ALL)?,
+        take_ir: u.ratio(1, 8)?,
+        function_addresses: *u.choose(&Addresses::ALL)?,
+        data_addresses: *u.choose(&Addresses::ALL)?,
         aliases: !u.ratio(1, 8)?,
         remember: !u.ratio(1, 8)?,
         similar: crate::unit::similar(u)?,
@@ -279,7 +279,7 @@ impl<B: Module> Pair<B> {
         match self.functions.iter().find(|handle| handle.ids[0] == ids[0]) {
             Some(known) => assert_eq!(known.ids, ids, "another function of that name"),
             None => {
-                let significant = self.merging.options().functions == Addresses::Significant;
+                let significant = self.merging.options().function_addresses == Addresses::Significant;
                 self.functions.push(FunctionHandle {
                     ids,
                     wide,
@@ -346,7 +346,7 @@ impl<B: Module> Pair<B> {
             (0..self.functions.len()).filter(|&at| !self.functions[at].wide).collect();
         let data: Vec<usize> = (0..self.data.len()).filter(|&at| !self.data[at].tls).collect();
         let contents = Contents::random(&functions, &data, self.object, u)?;
-        let significant = self.merging.options().data == Addresses::Significant;
+        let significant = self.merging.options().data_addresses == Addresses::Significant;
         self.data.push(DataHandle {
             ids,
             tls,

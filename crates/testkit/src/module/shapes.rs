@@ -271,7 +271,7 @@ impl Contents {
         })
     }
 
-    /// The same for a module, where these are its functions and data objects.
+    /// The description of a data object for a module with these functions and data objects.
     pub fn description(
         &self,
         module: &mut dyn Module,

@@ -177,7 +177,7 @@ impl Site<'_> {
                 })
             };
         }
-        /// The same where the other one refers to a table entry that is made in the mutant.
+        /// Mutates a field that refers to a table entry, which is made in the mutant.
         macro_rules! make {
             ($kind:ident, $what:expr, $make:expr) => {{
                 let make = $make;

@@ -45,7 +45,7 @@ pub fn files(target: &str) -> (Vec<File>, BTreeMap<&'static str, usize>) {
     }
 }
 
-/// The same of a directory.
+/// The files of one directory, and counts of the files that are left out.
 fn files_in(directory: &Path, target: &str) -> (Vec<File>, BTreeMap<&'static str, usize>) {
     let (mut files, mut left_out) = (Vec::new(), BTreeMap::new());
     for path in clif_files(directory) {

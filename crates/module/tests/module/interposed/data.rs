@@ -54,7 +54,7 @@ fn merged_code_reads_no_interposed_object() {
         ("export", 2, for_size(BackEnd::Object)),
     ] {
         for pinned in [false, true] {
-            let options = ModuleOptions { data: Addresses::Insignificant, ..options };
+            let options = ModuleOptions { data_addresses: Addresses::Insignificant, ..options };
             let case = format!("{linkage}, {other}, pinned: {pinned}");
             compare(&case, options, main, |module, merges| {
                 for (name, linkage) in [("t1", Linkage::Export), ("t2", Linkage::Local)] {

@@ -37,7 +37,7 @@ fn with_own_function(called: &[&str], own: &str) -> String {
     format!("long {own}(long x) {{ return 4242; }}\n{}", prints(called))
 }
 
-/// The same with an interposed data object.
+/// A C program that reads these data objects of a library, and interposes one of them.
 fn with_own_data(called: &[&str], own: &str) -> String {
     format!("long {own} = 4242;\n{}", prints(called))
 }

@@ -34,7 +34,7 @@ fn a_parameterised_body_calls_no_interposed_function() {
     }
 }
 
-/// The same if all functions of the parameterised body call the same function, but another function with an equal
+/// All functions of the parameterised body call one function, but another function with an equal
 /// callee was merged into one of them before.
 #[test]
 fn a_parameterised_body_of_merged_functions_calls_no_interposed_function() {
@@ -78,7 +78,7 @@ fn a_function_passed_by_an_unknown_module_can_be_exported_later() {
     });
 }
 
-/// The same in place of a near address of a local function, which was merged into an exported one.
+/// A body passes the far address of an exported function, into which a local function with a near address was merged.
 #[test]
 fn an_exported_function_is_not_passed_near_by_an_unknown_module() {
     let by_address = |name: &str, colocated: &str, callee: &str| {
@@ -136,7 +136,7 @@ fn callers_do_not_run_the_function_that_interposes_a_thunk() {
     // Not `d`, which calls `f`: without merging, it runs the interposing one.
     let main = with_own_function(&["e"], "f");
     let functions = Addresses::Significant;
-    let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };
+    let options = ModuleOptions { function_addresses: functions, ..for_size(BackEnd::Object) };
     compare("a thunk", options, &main, |module, merges| {
         define_all(module, &(first.clone() + &later));
         module.flush().unwrap();
@@ -160,7 +160,7 @@ fn a_function_passed_in_place_of_a_merged_callee_is_not_interposed() {
             for functions in [Addresses::Significant, Addresses::Insignificant] {
                 let options = for_size(BackEnd::Object);
                 let similar = Similar { callees: passed, ..options.similar };
-                let options = ModuleOptions { functions, similar, ..options };
+                let options = ModuleOptions { function_addresses: functions, similar, ..options };
                 compare(format_args!("first: {first}"), options, &main, |module, merges| {
                     define_all(module, &plus(first, "f", 5));
                     declare(module, "f", Linkage::Export, I64);

@@ -138,7 +138,7 @@ block0(v0: i64, v1: i64):
     [&eliminated()[..], &[takes(2), takes(3)]].concat()
 }
 
-/// The same, by a table only.
+/// An eliminated function whose address only a table takes.
 pub fn pointer_to_an_eliminated_function() -> Vec<String> {
     let reads = "function u0:2(i64, i64) -> i64 tail {
     sig0 = (i64, i64) -> i64 tail

@@ -106,7 +106,7 @@ int main(void) { printf(\"%ld\\n\", d(7)); }
 fn prints(program: &str, is_merged: bool) -> String {
     let options = ModuleOptions {
         back_end: BackEnd::Object,
-        functions: Addresses::Significant,
+        function_addresses: Addresses::Significant,
         similar: Similar { policy: Policy::Size, ..Similar::default() },
         prove: Prove::Never,
         merge_limit: if is_merged { None } else { Some(0) },

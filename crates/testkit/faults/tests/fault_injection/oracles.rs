@@ -49,9 +49,9 @@ pub enum Oracle {
     Differential,
     /// A merged program of several flushes does what the unmerged one does, in a JIT.
     Incremental,
-    /// The same by the library alone, unit by unit.
+    /// Random incremental programs by the library alone, unit by unit.
     Library,
-    /// The same for objects that are linked, also with functions interposed.
+    /// Random incremental programs as objects that are linked, also with functions interposed.
     Linked,
     /// A merging module behaves as a plain one under the same random calls.
     Modules,

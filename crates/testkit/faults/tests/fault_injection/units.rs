@@ -120,7 +120,7 @@ fn function(own: u32, header: &str, first: &str) -> Member {
     Member { attributes: free(), body: parse_one(&text) }
 }
 
-/// The same, with attributes.
+/// A member with other attributes.
 fn with(attributes: Attributes, member: Member) -> Member {
     Member { attributes, ..member }
 }

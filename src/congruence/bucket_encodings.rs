@@ -16,7 +16,7 @@ const KEPT_BYTES: usize = 4 << 20;
 /// Encodings among which one is looked for without a table.
 const FEW: usize = 8;
 
-pub(super) struct InHand {
+pub(super) struct BucketEncodings {
     /// See [`KEPT_BYTES`].
     budget: usize,
     rows: Vec<Row>,
@@ -35,9 +35,9 @@ pub(super) struct InHand {
 /// A member of the bucket.
 struct Row {
     node: Node,
-    /// Its encoding, in [`InHand::firsts`].
+    /// Its encoding, in [`BucketEncodings::firsts`].
     first: u32,
-    /// Where its references begin in [`InHand::callees`]. They end where those of the next row begin.
+    /// Where its references begin in [`BucketEncodings::callees`]. They end where those of the next row begin.
     callees: usize,
 }
 
@@ -45,7 +45,7 @@ struct Row {
 struct First {
     hash: StructuralHash,
     row: u32,
-    /// Index into [`InHand::stored`]; `u32::MAX` if it is not kept.
+    /// Index into [`BucketEncodings::stored`]; `u32::MAX` if it is not kept.
     stored: u32,
 }
 
@@ -104,9 +104,9 @@ struct Stored {
     streams: [usize; 4],
 }
 
-impl Default for InHand {
+impl Default for BucketEncodings {
     fn default() -> Self {
-        InHand {
+        BucketEncodings {
             budget: KEPT_BYTES,
             rows: Vec::new(),
             callees: Vec::new(),
@@ -120,10 +120,10 @@ impl Default for InHand {
     }
 }
 
-impl InHand {
+impl BucketEncodings {
     /// Makes it empty, and keeps its memory.
     pub fn clear(&mut self) {
-        let InHand { rows, callees, firsts, by_hash, collisions, stored, streams, .. } = self;
+        let BucketEncodings { rows, callees, firsts, by_hash, collisions, stored, streams, .. } = self;
         collisions.clear();
         rows.clear();
         callees.clear();
@@ -158,10 +158,10 @@ impl InHand {
     }
 
     /// Adds the items of `other`, behind its own. Returns whether each encoding of `other` equals none before it. `walk`
-    /// as for [`InHand::push`].
+    /// as for [`BucketEncodings::push`].
     pub fn append(
         &mut self,
-        other: &InHand,
+        other: &BucketEncodings,
         mut walk: impl FnMut(Node, &mut Encoding),
     ) -> Vec<bool> {
         let mut encoding = Encoding::default();
@@ -207,7 +207,7 @@ impl InHand {
         encoding: &Encoding,
         mut walk: impl FnMut(Node, &mut Encoding),
     ) -> Result<u32, Position> {
-        let InHand { rows, firsts, by_hash, collisions, stored, streams, again, .. } = self;
+        let BucketEncodings { rows, firsts, by_hash, collisions, stored, streams, again, .. } = self;
         let has_hash = |number: u32| firsts[number as usize].hash == hash;
         let first = match by_hash {
             Some(by_hash) => by_hash.find(hash.0 as u64, |&number| has_hash(number)).copied(),
@@ -237,13 +237,13 @@ impl InHand {
         found.map_err(|(chunk, at)| Position { first: Some(first), chunk, at })
     }
 
-    /// Adds an encoding that equals none before it, where [`find`](InHand::find) says.
+    /// Adds an encoding that equals none before it, where [`find`](BucketEncodings::find) says.
     fn push_first(&mut self, hash: StructuralHash, encoding: &Encoding, position: Position) -> u32 {
         let stored = match self.streams.len() < self.budget {
             true => self.store(encoding),
             false => u32::MAX,
         };
-        let InHand { firsts, by_hash, collisions, .. } = self;
+        let BucketEncodings { firsts, by_hash, collisions, .. } = self;
         let number = firsts.len() as u32;
         firsts.push(First { hash, row: self.rows.len() as u32, stored });
         let Position { first, chunk, at } = position;
@@ -329,17 +329,17 @@ mod tests {
             let contents: Vec<u8> =
                 (0..24).map(|_| u.int_in_range(0..=2)).collect::<Result<_, _>>()?;
             let budget = *u.choose(&[0, 1, 40, usize::MAX])?;
-            let mut in_hand = InHand { budget, ..InHand::default() };
+            let mut encodings = BucketEncodings { budget, ..BucketEncodings::default() };
             for (at, &content) in contents.iter().enumerate() {
                 let (hash, own) = encoding(content);
                 let walk = |node: Node, out: &mut Encoding| {
                     assert!(budget < usize::MAX, "walked again although it is kept");
                     *out = encoding(contents[node.index()]).1;
                 };
-                in_hand.push(Node::new(at), hash, &own, walk);
+                encodings.push(Node::new(at), hash, &own, walk);
             }
-            let order = in_hand.by_encoding();
-            let classes = order.chunk_by(|&a, &b| in_hand.encoding_of(a) == in_hand.encoding_of(b));
+            let order = encodings.by_encoding();
+            let classes = order.chunk_by(|&a, &b| encodings.encoding_of(a) == encodings.encoding_of(b));
             let mut seen = Vec::new();
             for class in classes {
                 let content = contents[class[0] as usize];
@@ -347,7 +347,7 @@ mod tests {
                 seen.push(content);
                 assert!(class.is_sorted(), "in the order in which they were added");
                 for &row in class {
-                    let (node, callees) = in_hand.row(row);
+                    let (node, callees) = encodings.row(row);
                     assert_eq!(contents[node.index()], content);
                     assert_eq!(*callees, [Node::new(content.into())]);
                 }
@@ -376,7 +376,7 @@ mod tests {
         let orders: [Vec<usize>; 3] =
             [(0..COUNT).collect(), (0..COUNT).rev().collect(), random.take(COUNT).collect()];
         for contents in orders {
-            let mut in_hand = InHand { budget: 0, ..InHand::default() };
+            let mut encodings = BucketEncodings { budget: 0, ..BucketEncodings::default() };
             let (mut walks, mut most) = (0, 0);
             for (at, &content) in contents.iter().enumerate() {
                 let (hash, own) = of(content);
@@ -385,16 +385,16 @@ mod tests {
                     walks += 1;
                     *out = of(contents[node.index()]).1;
                 };
-                in_hand.push(Node::new(at), hash, &own, walk);
+                encodings.push(Node::new(at), hash, &own, walk);
                 most = most.max(walks - before);
             }
             let of_one_hash = (COUNT / 16).ilog2() as usize + 1;
             assert!(most <= of_one_hash + 2, "{most} comparisons of one function");
             assert!(walks <= COUNT * (of_one_hash + 2), "{walks} comparisons");
             let distinct: alloc::collections::BTreeSet<usize> = contents.iter().copied().collect();
-            assert_eq!(in_hand.firsts.len(), distinct.len());
+            assert_eq!(encodings.firsts.len(), distinct.len());
             let is_right = |(at, &content): (usize, &usize)| {
-                let first = in_hand.firsts[in_hand.encoding_of(at as u32) as usize].row;
+                let first = encodings.firsts[encodings.encoding_of(at as u32) as usize].row;
                 contents[first as usize] == content
             };
             assert!(contents.iter().enumerate().all(is_right));
@@ -409,16 +409,16 @@ mod tests {
                 (0..24).map(|_| u.int_in_range(0..=5)).collect::<Result<_, _>>()?;
             let walk = |node: Node, out: &mut Encoding| *out = encoding(contents[node.index()]).1;
             let piece = |range: Range<usize>, budget| {
-                let mut in_hand = InHand { budget, ..InHand::default() };
+                let mut encodings = BucketEncodings { budget, ..BucketEncodings::default() };
                 for at in range {
                     let (hash, own) = encoding(contents[at]);
-                    in_hand.push(Node::new(at), hash, &own, walk);
+                    encodings.push(Node::new(at), hash, &own, walk);
                 }
-                in_hand
+                encodings
             };
             let whole = piece(0..24, usize::MAX);
             let bounds = [0, u.int_in_range(0..=12)?, u.int_in_range(12..=24)?, 24];
-            let mut put = InHand { budget: *u.choose(&[0, 40, usize::MAX])?, ..InHand::default() };
+            let mut put = BucketEncodings { budget: *u.choose(&[0, 40, usize::MAX])?, ..BucketEncodings::default() };
             for bounds in bounds.windows(2) {
                 let budget = *u.choose(&[0, 1, 40, usize::MAX])?;
                 let further = piece(bounds[0]..bounds[1], budget);

@@ -10,60 +10,60 @@ use rustc_hash::FxBuildHasher;
 
 /// The functions whose calls stay as they are written.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct KeptCalls {
     /// Each with the function that its calls went to before similar functions were merged.
     callees: HashMap<FunctionIndex, FunctionIndex, FxBuildHasher>,
-    /// What is redirected of all else.
-    others: Others,
+    /// Which calls of all other functions stay.
+    others: Kept,
 }
 
-/// Which calls are redirected.
+/// Which calls are not redirected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Others {
+enum Kept {
     #[default]
-    All,
-    /// Those of functions that only their unit can see.
-    Local,
     None,
+    /// Those of functions that other units can see.
+    External,
+    All,
 }
 
-static REDIRECTED: Written = Written::of(Others::All);
-static VISIBLE: Written = Written::of(Others::Local);
-static ALL: Written = Written::of(Others::None);
+static NONE: KeptCalls = KeptCalls::of(Kept::None);
+static EXTERNAL: KeptCalls = KeptCalls::of(Kept::External);
+static ALL: KeptCalls = KeptCalls::of(Kept::All);
 
-impl Written {
+impl KeptCalls {
     /// All calls are redirected.
-    pub fn none() -> &'static Written {
-        &REDIRECTED
+    pub fn none() -> &'static KeptCalls {
+        &NONE
     }
 
     /// No call is redirected.
-    pub fn all() -> &'static Written {
+    pub fn all() -> &'static KeptCalls {
         &ALL
     }
 
-    const fn of(others: Others) -> Written {
-        Written { callees: HashMap::with_hasher(FxBuildHasher), others }
+    const fn of(others: Kept) -> KeptCalls {
+        KeptCalls { callees: HashMap::with_hasher(FxBuildHasher), others }
     }
 
-    /// Calls of functions that other units can see stay as they are: for code that units share, which know no more of such a
-    /// function than its symbol.
-    pub fn visible() -> &'static Written {
-        &VISIBLE
+    /// Calls of functions that other units can see stay as they are: for code that units share. Another unit knows
+    /// only the symbol of such a function.
+    pub fn external() -> &'static KeptCalls {
+        &EXTERNAL
     }
 
-    /// Whether calls of a function of this linkage stay as they are, whatever it is.
+    /// Whether every call of a function of this linkage stays as it is.
     pub fn stays(&self, linkage: Linkage) -> bool {
         match self.others {
-            Others::All => false,
-            Others::Local => linkage != Linkage::Local,
-            Others::None => true,
+            Kept::None => false,
+            Kept::External => linkage != Linkage::Local,
+            Kept::All => true,
         }
     }
 
     /// Whether functions are called on behalf of several units.
-    pub fn is_shared(&self) -> bool {
-        self.others == Others::Local
+    pub fn serves_units(&self) -> bool {
+        self.others == Kept::External
     }
 
     /// Makes calls of `function` go to `callee`.
@@ -73,7 +73,7 @@ impl Written {
 
     /// Whether calls of all functions are redirected.
     pub fn is_empty(&self) -> bool {
-        self.callees.is_empty() && self.others == Others::All
+        self.callees.is_empty() && self.others == Kept::None
     }
 
     /// Where calls of a function go, if they are not redirected.
