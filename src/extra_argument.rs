@@ -83,7 +83,7 @@ impl ExtraArgument {
         }
     }
 
-    /// The same argument, with the symbol that `address` returns for its symbol, if it returns one.
+    /// This argument, with the symbol that `address` returns for its symbol, if it returns one.
     pub fn redirected(
         &self,
         address: &dyn Fn(&UserExternalName) -> Option<UserExternalName>,
@@ -98,7 +98,7 @@ impl ExtraArgument {
         redirected
     }
 
-    /// The same argument, passed as this type, which has no fewer bits.
+    /// This argument, passed as this type, which has no fewer bits.
     pub(crate) fn passed_as(mut self, passed: Type) -> ExtraArgument {
         let (ExtraArgument::Constant { ty, .. }
         | ExtraArgument::Function { ty, .. }
@@ -150,12 +150,12 @@ impl ExtraArgument {
     }
 }
 
-/// The type in which code computes what is passed as this type, if it is an address: an integer of as many bits.
+/// The type in which code computes an argument of this type, if it is an address: an integer of equal width.
 pub(crate) fn computed_as(ty: Type) -> Type {
     ty.as_int()
 }
 
-/// What is called in place of a function.
+/// The substitute for a function in calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Substitute {
     /// The symbol of what is called.
@@ -187,7 +187,7 @@ pub(crate) fn extra_parameter(ty: Type, others: usize) -> AbiParam {
     }
 }
 
-/// What calls through a function reference pass behind their present arguments.
+/// The extra arguments of calls through a function reference, behind their present arguments.
 pub(crate) type Appended = HashMap<FuncRef, Vec<ExtraArgument>, FxBuildHasher>;
 
 /// Makes the calls of `func` pass extra arguments. Linear in the size of `func`.

@@ -96,12 +96,12 @@ pub(crate) fn observes_its_frame(func: &Function) -> bool {
     })
 }
 
-/// An integer of so many bits, with its sign.
+/// An integer of `bits` bits, with its sign.
 pub(crate) fn signed(value: u64, bits: u32) -> i64 {
     (value << (64 - bits)) as i64 >> (64 - bits)
 }
 
-/// Whether a comparison of integers of so many bits holds; the others of `a` and `b` are zero.
+/// Whether a comparison of integers of `bits` bits holds; the other bits of `a` and `b` are zero.
 pub(crate) fn compare(cond: IntCC, a: u64, b: u64, bits: u32) -> bool {
     let (signed_a, signed_b) = (signed(a, bits), signed(b, bits));
     match cond {

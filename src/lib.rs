@@ -30,7 +30,7 @@
 //! constants, trap codes and stack maps are equal, and they refer to the same symbols or to functions of the unit
 //! that are equal in turn. The numbering of values, blocks and table entries, the layout, unreachable blocks,
 //! unused declarations, the operand order of commutative integer operations, source locations and debug tags do not
-//! matter. What lets the optimiser assume something (`aligned`, `readonly`, `can_move`, alias regions, cold blocks) does.
+//! matter. Facts for the optimiser (`aligned`, `readonly`, `can_move`, alias regions, cold blocks) do.
 //!
 //! Equality of callees is decided optimistically (the coarsest congruence), so self recursion,
 //! mutual recursion and call chains of any depth merge in one run.

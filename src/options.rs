@@ -16,7 +16,7 @@ use cranelift_mergefunc_units::SharingMap;
 /// The defaults never lose an observable name, address, trap or stack map; see each field.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// What is compared besides behaviour, and which functions are compared at all.
+    /// The compared properties besides behaviour, and which functions are compared at all.
     pub compare: Compare,
 
     /// The target that native code will be made for. It decides the size of a jump thunk and the byte order of
@@ -145,7 +145,7 @@ impl Similar {
 }
 
 /// Which similar functions are merged. Every one that is merged runs a little slower: its callers pass more
-/// arguments, and former constants are not known to the body. What one saves is predicted
+/// arguments, and former constants are not known to the body. The saving of a body is predicted
 /// ([`Target::size_model`](crate::Target::size_model)): nothing is compiled to decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
@@ -165,7 +165,7 @@ impl Policy {
     /// All policies.
     pub const ALL: [Policy; 3] = [Policy::Off, Policy::Balanced, Policy::Size];
 
-    /// What thunks are optimised for.
+    /// The goal for which thunks are optimised.
     pub fn optimize_for(self) -> OptimizeFor {
         match self {
             Policy::Off | Policy::Balanced => OptimizeFor::Speed,
@@ -183,7 +183,7 @@ impl Policy {
     }
 }
 
-/// What similar functions that call different functions in the same place are merged into.
+/// How similar functions that call different functions in one place are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Callees {
     /// Nothing: they are not merged.
@@ -211,7 +211,7 @@ impl Callees {
     }
 }
 
-/// What functions with one signature and one control-flow graph that differ in few instructions are merged into.
+/// How functions with one signature and one control-flow graph that differ in few instructions are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Instructions {
     /// Nothing: they are not merged.
@@ -301,7 +301,7 @@ impl<'a> ContentAddressing<'a> {
     }
 }
 
-/// What is compared besides behaviour, and which functions are compared at all.
+/// The compared properties besides behaviour, and which functions are compared at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compare {
     /// Whether functions do not merge that differ in what debuggers and profilers see: source locations, expanded to

@@ -35,9 +35,9 @@ use cranelift_mergefunc_units::UnitSummary;
 /// See the [crate documentation](crate) for an example.
 pub struct Merger<'a> {
     options: Options<'a>,
-    /// What earlier units emitted, if functions are to be merged into it.
+    /// The cache of earlier units, if functions are to be merged into them.
     cache: Option<&'a MergeCache>,
-    /// The same cache, also if functions are not merged into it: what earlier units eliminated must be known.
+    /// The cache of earlier units, also if functions are not merged into it: the functions that they eliminated must be known.
     before: Option<&'a MergeCache>,
     referred_to: ReferredTo,
     summaries: Summaries,
@@ -201,7 +201,7 @@ impl<'a> Merger<'a> {
         self.plan_phases(bodies, true, &mut |_| {})
     }
 
-    /// What other units must know of the functions of this one in order to share bodies with them: to be combined with the
+    /// The summary of the functions of this unit, by which other units share bodies with them: to be combined with the
     /// summaries of all units of the program. `unit` is the name of the unit, unique in the program. Merges identical functions
     /// first, and walks every function once more. None is needed of units that merge identical functions only.
     ///
@@ -256,7 +256,7 @@ impl<'a> Merger<'a> {
     }
 }
 
-/// What identical merging knows of the functions of a unit besides its plan.
+/// The results of identical merging of a unit besides its plan.
 struct Known {
     counts: PrimaryMap<FunctionIndex, Counts>,
     observed: Observed,
@@ -315,7 +315,7 @@ fn similar(
         let mut workbench = Workbench::new(&mut plan, given, bodies, options);
         parameterise::search(&mut workbench, given);
         end("search");
-        // What follows would make other bodies of those that units share.
+        // Later phases would change the bodies that units share.
         if !has_map {
             parameterise::align(&mut workbench, encodings, counts, Sketches::default());
         }

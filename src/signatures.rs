@@ -1,7 +1,7 @@
 //! Which functions are referred to by a mismatched signature.
 //!
 //! Cranelift's verifier does not see whether a function is called by its own signature. A mismatched call has an
-//! effect all the same, and must keep it. This module finds the functions; it does *not* decide what follows for
+//! effect anyway, and must keep it. This module finds the functions; it does *not* decide what follows for
 //! them.
 
 use crate::interner::Interner;

@@ -1,6 +1,6 @@
 //! Counters of a run, public, by what they count.
 
-/// What happened in a run of the pass.
+/// The statistics of a run of the pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -8,7 +8,7 @@ pub struct Stats {
     pub add_functions: usize,
     /// Data objects taken into the unit.
     pub add_data_objects: usize,
-    /// What was walked in order to find equal functions.
+    /// The walks for finding equal functions.
     pub walks: Walks,
     /// Classes before refinement, functions alone in theirs included.
     pub refine_classes_before: usize,
@@ -16,20 +16,20 @@ pub struct Stats {
     pub refine_classes_after: usize,
     /// Functions that share their final class with another.
     pub plan_members: usize,
-    /// What was merged away.
+    /// The functions and data objects that were merged away.
     pub merged: Merged,
     /// Merging of similar functions.
     pub similar: SimilarCounts,
     /// Functions that share bodies with functions of other units, as a sharing map says.
     pub shared_functions: usize,
-    /// What a sharing map says and does not fit the unit: sets that make no body, shapes of which the record is damaged, and one if
+    /// Entries of a sharing map that do not fit the unit: sets that make no body, shapes of which the record is damaged, and one if
     /// the whole map is for another target, version or settings.
     pub shared_ignored: usize,
     /// Functions and parameterised bodies that are emitted under digests of their contents.
     pub content_bodies: usize,
 }
 
-/// What was walked in order to find equal functions.
+/// The walks for finding equal functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Walks {
@@ -47,7 +47,7 @@ pub struct Walks {
     pub bytes: usize,
 }
 
-/// What was merged away.
+/// The functions and data objects that were merged away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Merged {

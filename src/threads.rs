@@ -49,7 +49,7 @@ impl<S> Pool<S> {
         work(&mut self.free.borrow_mut())
     }
 
-    /// What the work left.
+    /// The results of the work.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
         #[cfg(feature = "parallel")]
         let free = self.free.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -213,7 +213,7 @@ impl Walk<'_> {
                 let data = func.dfg.constants.get(*constant_handle);
                 let length = u32::try_from(data.len()).map_err(|_| Malformed)?;
                 self.put_numbers(record, [length]);
-                // The verifier demands that the pool's bytes are as many as the value's.
+                // The verifier demands that the pool's bytes fill the value exactly.
                 let result = result.filter(|ty| ty.bytes() as usize == data.len());
                 self.constant(result, data.as_slice());
                 Ok(())
@@ -310,7 +310,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What debuggers see of an instruction.
+    /// The metadata of an instruction for debuggers.
     #[cold]
     fn debug_info(&mut self, inst: Inst) -> Result<(), Malformed> {
         let func = self.func;

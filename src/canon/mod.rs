@@ -12,7 +12,7 @@
 //!
 //! Streams are self-delimiting: each opcode, with the signature of a call, fixes what follows it, every list is preceded
 //! by its length, and the first two bytes of a number say how long it is. So two functions have equal streams only if
-//! they are the same walk.
+//! they are one walk.
 //!
 //! Numbers are those of values, blocks, slots and signatures, and lengths. Nearly all of them are small and take two
 //! bytes: what is hashed, compared and kept is half as long as with four.
@@ -21,7 +21,7 @@
 //! a new Cranelift adds is a compile error here. Where a field is left out on purpose, the pattern
 //! says `_` and the comment says why.
 //!
-//! What it does *not* do: it does not look into callees, does not optimise, and does not verify. For IR that the
+//! It does *not* look into callees, optimise, or verify. For IR that the
 //! verifier refuses it returns [`Malformed`] where the walk finds it; such a function is never equal to another.
 
 mod code_digest;
@@ -116,7 +116,7 @@ pub(crate) enum Place {
     ExtraArgument(Inst),
 }
 
-/// What an instruction holds that functions of one shape can differ in and that a value could replace.
+/// A part of an instruction in which functions of one shape can differ and that a value could replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
     /// The bits of its result, of this type.
@@ -156,7 +156,7 @@ pub(crate) struct Scratch {
     regions: Regions,
     /// The constants that exist, ascending: the pool is a map with gaps.
     constants: Vec<Constant>,
-    /// What is written of accesses with these memory flags, by their index.
+    /// The encodings of accesses with these memory flags, by their index.
     accesses: Vec<Option<tables::Access>>,
     /// Symbols of the function as the unit knows them, by `UserExternalNameRef`.
     symbols: Vec<Option<redirected::Known>>,
@@ -212,7 +212,7 @@ struct Regions {
     written: u32,
 }
 
-/// What is known of a block.
+/// The state of a block.
 #[derive(Clone, Copy, Default)]
 struct Mentioned {
     /// 1 + its number; 0 if it was not mentioned yet.

@@ -4,7 +4,7 @@
 //! `docs/design.md` says how much it finds on real units. No rule here changes a function: the
 //! representative of a class keeps its own form.
 //!
-//! What is *not* here was tried and never made two functions of a real unit equal: comparisons with
+//! Further rules were tried and never made two functions of a real unit equal: comparisons with
 //! swapped operands, inverted branches, empty forwarding blocks, straight-line code split by a
 //! `jump`. `docs/design.md` has the figures.
 

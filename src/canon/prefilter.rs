@@ -1,4 +1,4 @@
-//! What is known of a function before any of it is walked.
+//! The properties of a function before any of it is walked.
 //!
 //! [`bucket`] prefilters functions in constant time: two functions with different counts are not compared. [`Counts`] is
 //! coarser: two functions in which it differs do not resemble each other.
@@ -33,7 +33,7 @@ pub(crate) fn bucket(func: &Function, key: u64) -> u64 {
     xxh3_64(&bytes)
 }
 
-/// What functions that resemble each other agree in, and about how large they are.
+/// The common counts of functions that resemble each other, and about how large they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// A digest of its key, its signature, its stack slots and the number of its blocks.

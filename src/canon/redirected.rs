@@ -33,7 +33,7 @@ pub(super) struct KnownTargets {
     address: Option<Resolved>,
 }
 
-/// What references to a symbol lead to: found out at the first one.
+/// The targets of references to a symbol: found out at the first one.
 #[inline]
 fn known<'a>(
     func: &Function,

@@ -91,7 +91,7 @@ impl Default for Distinct {
     }
 }
 
-/// What is written of the memory flags of an access.
+/// The encoding of the memory flags of an access.
 #[derive(Clone, Copy)]
 pub(super) struct Access {
     /// All but the alias region, in the low 14 bits.
@@ -122,7 +122,7 @@ pub(super) enum Use {
 }
 
 impl Use {
-    /// The use of an address so many bytes behind that of a symbol.
+    /// The use of an address this number of bytes behind that of a symbol.
     pub(super) fn of_address(offset: i64) -> Use {
         if offset == 0 { Use::Address } else { Use::Inside }
     }
@@ -188,7 +188,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A signature that is in no table of the function: the same. Returns its number.
+    /// A signature that is in no table of the function: written out as well. Returns its number.
     pub(super) fn foreign_signature(
         &mut self,
         record: Record,
@@ -313,7 +313,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What is written of the memory flags of an instruction that states nothing.
+    /// The encoding of the memory flags of an instruction that states nothing.
     pub(super) fn plain_access(&self) -> u16 {
         self.flag_bits(MemFlagsData::new())
     }

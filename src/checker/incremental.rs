@@ -27,7 +27,7 @@ use rustc_hash::FxBuildHasher;
 
 type BySymbol<T> = HashMap<UserExternalName, T, FxBuildHasher>;
 
-/// What must be known of a function or data object in order to refer to one in place of another.
+/// The requirements that decide whether references to a function or data object may go to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AddressRequirements {
     is_data: bool,
@@ -59,8 +59,8 @@ impl AddressRequirements {
         function.or_else(|| memory.data.get(symbol).map(|known| known.requirements))
     }
 
-    /// The requirements of a function that has an entry: as it is remembered, if it is of an earlier unit. What the plan says
-    /// of that is not asked; of a function of which nothing is remembered, only code that was proved then is reached.
+    /// The requirements of a function that has an entry: as they are remembered, if it is of an earlier unit. The plan is
+    /// not asked about that; of a function of which nothing is remembered, only code that was proved then is reached.
     pub fn of_entry(plan: &Plan, memory: &Memory, function: FunctionIndex) -> AddressRequirements {
         let known = match plan.is_cached(function) {
             true => memory.functions.get(plan.entry(function).symbol()),
@@ -162,7 +162,7 @@ fn data_here(plan: &Plan, symbol: &UserExternalName) -> Option<DataIndex> {
     plan.data(symbol).filter(|data| data.index() < plan.added_data())
 }
 
-/// What is remembered of a function or data object.
+/// The record of a function or data object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     digest: [u8; 32],
@@ -178,7 +178,7 @@ pub(super) struct EliminatedFunction {
     signature: Arc<Signature>,
 }
 
-/// What the checker keeps of earlier units.
+/// The checker's record of earlier units.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(super) functions: BySymbol<Arc<Known>>,
@@ -190,7 +190,7 @@ pub(crate) struct Memory {
     last: HashMap<[u8; 32], Arc<Known>, FxBuildHasher>,
 }
 
-/// What a proved unit adds to a [`Memory`].
+/// The record that a proved unit adds to a [`Memory`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Learned {
     functions: Vec<(UserExternalName, Arc<Known>)>,
@@ -242,7 +242,7 @@ impl Memory {
     }
 }
 
-/// What later units may ask about this one.
+/// The questions that later units may ask about this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remember {
     /// There are no later units.
@@ -254,7 +254,7 @@ pub(crate) enum Remember {
 }
 
 impl Prover<'_> {
-    /// What is known of a function or data object, of the unit or of an earlier one.
+    /// The record of a function or data object, of the unit or of an earlier one.
     fn known(&mut self, symbol: &UserExternalName) -> Result<Arc<Known>, Mismatch> {
         if let Some(function) = here(self.plan, symbol) {
             return self.known_function(function);
@@ -364,7 +364,7 @@ impl Prover<'_> {
         }
     }
 
-    /// The same proof for a data object.
+    /// Proves a claim of a data object.
     pub(super) fn eliminated_data(&self, data: DataIndex) -> Result<(), Refutation> {
         let entry = self.plan.data_entry(data);
         let to = entry.disposition().representative().unwrap_or(data);
@@ -375,7 +375,7 @@ impl Prover<'_> {
         }
     }
 
-    /// What later units may ask about this one, which was proved.
+    /// The record of this unit, which was proved, for later units.
     pub(super) fn learned(&mut self, remember: Remember) -> Learned {
         let mut learned = Learned::default();
         let plan: &Plan = self.plan;

@@ -7,7 +7,7 @@
 //! checks that every symbol and every address that can be observed is still there. It looks at the output of
 //! [`Plan::apply`](crate::Plan::apply), not at the reasoning of the pass.
 //!
-//! What it does *not* do: it does not verify IR, and does not look at the machine code that a back end makes of
+//! It does *not* verify IR, and does not look at the machine code that a back end makes of
 //! thunks and aliases. It proves merges, not that everything equal was found.
 //!
 //! | file | what it decides |
@@ -63,7 +63,7 @@ pub fn may_replace(
     cranelift_mergefunc_checker::may_replace(kept, original, comparison(options))
 }
 
-/// What is remembered of a function, so that tests can compare it: a digest, and the references.
+/// The record of a function, so that tests can compare it: a digest, and the references.
 #[cfg(feature = "internals")]
 pub fn trace(func: &Function, options: &Options<'_>) -> Option<([u8; 32], alloc::string::String)> {
     use cranelift_mergefunc_checker::Trace;

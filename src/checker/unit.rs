@@ -120,12 +120,12 @@ pub(super) struct Prover<'a> {
     /// The signatures of all functions of the unit. `None` if no function has extra arguments.
     pub signatures: Option<Vec<Signature>>,
     pub emitted: EmittedBodies,
-    /// What is known of earlier units.
+    /// The record of earlier units.
     pub memory: &'a Memory,
     pub options: &'a Options<'a>,
     pub code: &'a mut dyn Code,
     pub pending: Pending,
-    /// What is known of functions of the unit, as far as it was requested.
+    /// The records of functions of the unit, as far as they were requested.
     pub traces: BTreeMap<FunctionIndex, Result<Arc<Known>, Mismatch>>,
     proof: Proof,
 }

@@ -3,9 +3,9 @@
 //! The walk processes one bucket at a time. Each of its functions is walked once and compared with those before it
 //! that have the same hash. So a bucket costs one walk of its functions, and as much memory as its different
 //! encodings take. If that is too much, of some only the hash is kept, and they are walked again when another
-//! function has the same. Of a function that has equals, its references are kept.
+//! function has that hash. Of a function that has equals, its references are kept.
 //!
-//! Several threads walk several buckets, and the pieces of large ones, at a time. What they find is put together in the
+//! Several threads walk several buckets, and the pieces of large ones, at a time. Their results are put together in the
 //! order of the buckets, so the result does not depend on their number.
 
 use super::bucket_encodings::BucketEncodings;
@@ -97,7 +97,7 @@ impl Bucketed {
     }
 }
 
-/// What is left of the encodings of the functions of a unit.
+/// The remaining encodings of the functions of a unit.
 pub(crate) struct Encodings {
     numbering: Numbering,
     walked: Vec<Walked>,
@@ -165,7 +165,7 @@ impl Bucketer {
     }
 }
 
-/// How many items are walked together, at least: so many that putting the results together takes little.
+/// The smallest number of items that are walked together: putting the results together then takes little.
 const ITEMS: usize = 64;
 
 /// How many items of one bucket are walked together, at most, by one of several threads.
@@ -217,7 +217,7 @@ pub(crate) fn bucket(
                 }
             }
         }
-        // So many that the results of all of them need not be in memory at the same time.
+        // Chunks are small enough that the results of all tasks need not be in memory at the same time.
         for tasks in small.chunks_mut(PIECE / ITEMS) {
             for_each(bodies, &pool, tasks, |bodies, memory, task| {
                 for members in &task.buckets {
@@ -311,23 +311,23 @@ impl Walker<'_> {
     }
 }
 
-/// What was walked.
+/// The walked items.
 #[derive(Default)]
 struct Walks {
     walked: Vec<(Node, Walked)>,
     counts: stats::Walks,
 }
 
-/// A bucket, or a piece of one, whose items were walked. Their encodings are in hand.
+/// A bucket, or a piece of one, whose items were walked. Their encodings are in memory.
 #[derive(Default)]
 struct Grouped {
     walks: Walks,
-    /// Of each encoding in hand, if they are wanted.
+    /// The digest of each encoding, if digests are wanted.
     digests: Vec<Digest>,
 }
 
 impl Grouped {
-    /// Walks items, and compares them with those in hand. `all`: see [`Walk::All`].
+    /// Walks items, and compares them with those of the bucket. `all`: see [`Walk::All`].
     fn walk(
         &mut self,
         members: &[Node],
@@ -378,7 +378,7 @@ impl Part {
         self.take(&memory.encodings);
     }
 
-    /// Keeps what the later phases need of the classes of equal encodings in hand: of those of two or more items, or
+    /// Keeps the classes of equal encodings of the bucket that later phases need: those of two or more items, or
     /// of all, if there are digests.
     fn take(&mut self, encodings: &BucketEncodings) {
         let digests = &self.grouped.digests;
@@ -426,7 +426,7 @@ impl Classes {
         }
     }
 
-    /// Walks a bucket in pieces of at most so many items, and adds its classes.
+    /// Walks a bucket in pieces of at most this number of items, and adds its classes.
     fn large(
         &mut self,
         walker: &Walker<'_>,
@@ -440,7 +440,7 @@ impl Classes {
         let mut encodings = BucketEncodings::default();
         let mut scratch = Scratch::default();
         let members: Vec<&[Node]> = members.chunks(piece).collect();
-        // So many that the encodings of all of them need not be in memory at the same time.
+        // Chunks are small enough that the encodings of all pieces need not be in memory at the same time.
         for members in members.chunks(PIECES) {
             let members = members.iter().copied();
             let mut pieces: Vec<(&[Node], Grouped, BucketEncodings)> =

@@ -1,4 +1,4 @@
-//! The bucket in hand: its functions and data objects, and their different encodings.
+//! The encodings of one bucket: its functions and data objects, and their different encodings.
 //!
 //! It groups by equal encodings, and does not walk anything itself.
 
@@ -322,7 +322,7 @@ mod tests {
         (StructuralHash((content / 2).into()), encoding)
     }
 
-    /// With any budget the classes are the same: what is not kept is walked again.
+    /// With any budget the classes are equal: an encoding that is not kept is walked again.
     #[test]
     fn what_does_not_fit_is_walked_again() {
         arbtest::arbtest(|u| {
@@ -357,7 +357,7 @@ mod tests {
         });
     }
 
-    /// An author who makes hashes collide makes a function cost as many comparisons as a binary search takes, and a comparison is a
+    /// An author who makes hashes collide makes a function cost a binary search of comparisons, and a comparison is a
     /// walk where nothing is kept. It was one with each function of its hash.
     #[test]
     fn functions_whose_hashes_collide_take_a_logarithm_of_comparisons_each() {

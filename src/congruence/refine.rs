@@ -2,7 +2,7 @@
 //!
 //! Start from the optimistic partition, in which everything with equal encodings is equal, and
 //! split a class whenever the i-th references of two of its members lie in different classes, until
-//! nothing splits. What remains is the *greatest* fixpoint: every set of merges that is consistent
+//! nothing splits. The result is the *greatest* fixpoint: every set of merges that is consistent
 //! with itself is inside it, so self recursion, mutual recursion and call chains of any depth need
 //! no special case and no second run.
 //!

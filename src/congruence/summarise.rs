@@ -22,7 +22,7 @@ pub(crate) struct Summaries {
     /// Of each function, for finding those that resemble it.
     pub counts: PrimaryMap<FunctionIndex, Counts>,
     pub observed: Observed,
-    /// Whether there is a local function with a significant address. What must be kept of all other functions does
+    /// Whether there is a local function with a significant address. The dispositions of all other functions do
     /// not depend on uses of their addresses.
     addresses_matter: bool,
     /// The number of functions that were added before the first such function.
@@ -97,7 +97,7 @@ impl Summaries {
         Ok(self.unit.add_data(DataSummary { symbol, attributes, bucket, size }))
     }
 
-    /// What can be known only of a complete unit: scans the functions whose address uses were not scanned when they
+    /// Needs the complete unit: scans the functions whose address uses were not scanned when they
     /// were added, pins those that something points into, and keeps apart those that do not get the body that is
     /// compared.
     pub fn complete(&mut self, bodies: &mut dyn Bodies) {

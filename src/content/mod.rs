@@ -131,7 +131,7 @@ fn candidates(
             patchable: observed.patchable(symbol),
             ..SymbolUses::default()
         };
-        // What the plan added has the attributes of a function that it is a copy of, but nothing outside knows it.
+        // A function that the plan added has the attributes of a function that it is a copy of, but nothing outside knows it.
         let is_added = plan.new_body(function).is_some();
         let keeps_symbol =
             must_keep_symbol(attributes, uses, ReplacedBy::Equal).filter(|_| !is_added);
@@ -209,7 +209,7 @@ fn passed(plan: &Plan) -> EntitySet<FunctionIndex> {
     passed
 }
 
-/// Whether a function takes more than so many bytes.
+/// Whether a function takes more than this number of bytes.
 fn pays(
     function: FunctionIndex,
     bytes: u32,
@@ -296,8 +296,8 @@ fn could_be_addressed(plan: &Plan, function: FunctionIndex, kind: Kind) -> bool 
         }
 }
 
-/// What native code depends on besides the encoding: which references share an entry of a table, so that the optimiser
-/// takes them for the same, and how near they are.
+/// The properties of native code besides the encoding: which references share an entry of a table, so that the optimiser
+/// takes them for one entity, and how near they are.
 fn tables(func: &Function, hasher: &mut blake3::Hasher) {
     let mut word = |word: u32| {
         hasher.update(&word.to_le_bytes());
@@ -335,7 +335,7 @@ fn tables(func: &Function, hasher: &mut blake3::Hasher) {
     }
 }
 
-/// The symbols of a function for a walk, each compared by its number in the function. What they are is compared later.
+/// The symbols of a function for a walk, each compared by its number in the function. Their meanings are compared later.
 pub(crate) struct Names<'a>(HashMap<&'a UserExternalName, usize, FxBuildHasher>);
 
 impl<'a> Names<'a> {
@@ -489,7 +489,7 @@ fn write(
         plan.set(function, disposition, reason);
         moved.insert(function, to);
     }
-    // What was merged into a function that moved follows it.
+    // A function that was merged into a moved one follows it.
     let merged: Vec<(FunctionIndex, FunctionIndex, Disposition)> = plan
         .entries()
         .filter_map(|(function, entry)| {

@@ -2,7 +2,7 @@
 //!
 //! Of each, it has a number for the BLAKE3 digest of its encoding, and its references by symbol. Digests are trusted
 //! without comparing encodings, as in a content-addressed store: a wrong merge would need two encodings with the same
-//! 256 bits. What a reference leads to is looked up when it is compared, since its symbol may be defined later: a
+//! 256 bits. The target of a reference is looked up when it is compared, since its symbol may be defined later: a
 //! class of equal items, or the symbol itself ([`Corpus::target`]).
 //!
 //! It is asked in two ways. [`MergeCache`](crate::incremental::MergeCache) has the classes of earlier units, and looks up
@@ -11,7 +11,7 @@
 //! fixpoint once more. [`StreamingMerger`](crate::streaming::StreamingMerger) has one function after the other, and asks
 //! for each whether an earlier one equals it ([`Corpus::equal_to`]).
 //!
-//! What it does *not* do: it refines nothing, so what it finds is right and can be less than the greatest fixpoint. One that
+//! It does *not* refine anything, so its result is right and can be less than the greatest fixpoint. An item that
 //! was indexed when a symbol was not defined yet may not be found any more if that symbol turns out to equal another one.
 
 mod symbols;
@@ -33,7 +33,7 @@ use rustc_hash::FxBuildHasher;
 pub(crate) struct KnownIndex(u32);
 entity_impl!(KnownIndex, "known");
 
-/// What is kept of an item besides its references.
+/// The record of an item besides its references.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     /// Its name: a symbol that it has; reserved if it has none.
@@ -46,7 +46,7 @@ pub(crate) struct Known {
     references: u32,
 }
 
-/// What a reference leads to, as far as that is known.
+/// The target of a reference, as far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// The items that equal this one.
@@ -55,7 +55,7 @@ pub(crate) enum Target {
     Symbol(SymbolNumber),
 }
 
-/// What a reference of an item that is looked up leads to.
+/// The target of a reference of an item that is looked up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SoughtTarget {
     /// An item that is looked up with it, by its place among these: the item itself, or another one of its cycle.
@@ -150,7 +150,7 @@ impl Corpus {
         &self.references[self.items[known].references as usize..end]
     }
 
-    /// What a reference leads to.
+    /// The target of a reference.
     pub fn target(&self, reference: Reference) -> Target {
         match self.symbols.by_class(reference) {
             Some(known) => Target::Class(self.items[known].equal),
@@ -158,7 +158,7 @@ impl Corpus {
         }
     }
 
-    /// What the references of an item of the corpus lead to, if it is looked up alone.
+    /// The targets of the references of an item of the corpus, if it is looked up alone.
     fn own_targets(&self, known: KnownIndex) -> impl ExactSizeIterator<Item = SoughtTarget> {
         self.references(known).iter().map(move |&reference| match self.target(reference) {
             Target::Class(class) if class == known => SoughtTarget::Member(0),

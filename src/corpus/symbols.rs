@@ -19,7 +19,7 @@ entity_impl!(SymbolNumber, "symbol");
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reference(pub u32);
 
-/// What a reference is for.
+/// The use of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Call,
@@ -195,7 +195,7 @@ impl Symbols {
         number
     }
 
-    /// What was observed, by symbol.
+    /// The observed uses, by symbol.
     pub fn observed(&self) -> Observed {
         let mut all = Observed::default();
         for (number, &notes) in self.notes.iter() {

@@ -56,7 +56,7 @@ impl Decision<'_> {
         Some(*added.or_insert_with(|| self.plan.add(new)))
     }
 
-    /// What later units may merge into.
+    /// The classes into which later units may merge.
     pub(super) fn record(&self, graph: &Graph<'_>) -> Record {
         let Bucketed { numbering, partition, .. } = self.bucketed;
         let mut record = Record::new(graph, self.found);

@@ -153,7 +153,7 @@ fn singleton_reason(options: &Options<'_>, bucketed: &Bucketed, node: Node) -> R
     }
 }
 
-/// What must be kept of a function whose body is eliminated, cheapest first.
+/// The part of a function that must be kept if its body is eliminated, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     Nothing,
@@ -409,7 +409,7 @@ impl Decision<'_> {
         }
     }
 
-    /// What must be kept of a function if its body is not.
+    /// The part of a function that must be kept if its body is not.
     fn need(&self, function: FunctionIndex) -> Need {
         let insignificant = self.attributes(function).addresses == Addresses::Insignificant;
         match self.must_keep_symbol(function) {

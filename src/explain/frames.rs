@@ -90,7 +90,7 @@ impl MergeMap {
         frames.collect()
     }
 
-    /// What is known of a frame from its address.
+    /// The level of a frame, by its address.
     fn level(&self, address: u64, is_return: bool) -> Level<Key> {
         // Behind a call that does not return, another function can begin.
         let inside = address.wrapping_sub(u64::from(is_return));
@@ -110,7 +110,7 @@ impl MergeMap {
         Level { running: running.collect(), is_thunk }
     }
 
-    /// What is to be known of code in order to say to which function a frame belongs, compactly: for engines that keep it beside
+    /// The table of code that says to which function a frame belongs, compactly: for engines that keep it beside
     /// their code, and have line tables of their own for code of a single function. It has the code that several functions
     /// share, and where other code calls such functions. Linear in the code that was recorded.
     pub fn frame_table(&self) -> FrameTable {

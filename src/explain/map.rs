@@ -129,7 +129,7 @@ impl MergeMap {
         self.by_name.get(name).map(|&index| &self.originals[index])
     }
 
-    /// What references to a symbol lead to.
+    /// The target of references to a symbol.
     fn reached(&self, symbol: &UserExternalName) -> Reached<'_, Key> {
         reached(key(symbol), |symbol| match self.by_symbol.get(&symbol) {
             Some(&index) => {

@@ -1,4 +1,4 @@
-//! What the instructions of functions were before merging: their source locations, and which functions they called.
+//! The instructions of functions before merging: their source locations, and which functions they called.
 //!
 //! Instructions are numbered in the order of the canonical walk, in which equal functions have the same numbers. The code
 //! generator takes a number through compilation as the source location of the instruction, so that machine code says which
@@ -147,7 +147,7 @@ impl Sites {
 }
 
 impl Plan {
-    /// What [`finish`](Plan::finish) does, for backtraces: the source locations of a body become numbers ([`Sites::number`]).
+    /// Like [`finish`](Plan::finish), for backtraces: the source locations of a body become numbers ([`Sites::number`]).
     /// Returns what its instructions were, for [`Recorded::compiled`]: nothing of a thunk, and where nothing is to be compiled.
     ///
     /// # Panics
@@ -186,7 +186,7 @@ fn callee(func: &Function, inst: Inst) -> Option<Key> {
     user_symbol(func, &callee.name).filter(|_| !callee.patchable).map(key)
 }
 
-/// What was recorded of the functions of units, for backtraces.
+/// The records of the functions of units, for backtraces.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     sites: BTreeMap<Key, Sites>,
@@ -201,8 +201,8 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// What [`Plan::finish`] does. Source locations become numbers ([`Plan::finish_numbered`]) where functions are recorded and share the
-    /// body, or it calls others than before; what its instructions were is then returned, for [`Recorded::add_code`].
+    /// Like [`Plan::finish`]. Source locations become numbers ([`Plan::finish_numbered`]) where functions are recorded and share the
+    /// body, or it calls others than before; its original instructions are then returned, for [`Recorded::add_code`].
     pub fn finish(
         &self,
         plan: &Plan,
@@ -351,7 +351,7 @@ impl Recorded {
         self.sites.contains_key(function)
     }
 
-    /// What the instructions of the body of a function are in the function.
+    /// The instructions of the function at the instructions of its body.
     pub(super) fn instructions(&self, function: &Key) -> Instructions<'_> {
         let relation = self.relations.get(function).map(|relation| &**relation);
         Instructions { relation, sites: self.sites.get(function) }

@@ -2,7 +2,7 @@
 //!
 //! An eliminated function has no code under its symbol. A later unit that calls it must call the code that replaced
 //! it, with the extra arguments of its parameterised body. A later unit that takes its address, where that is
-//! significant, must give it code of its own after all: a *late thunk*. What is kept here is enough for both.
+//! significant, must give it code of its own after all: a *late thunk*. The record here is enough for both.
 //!
 //! It decides nothing: `decide` and the end of the plan do.
 
@@ -37,7 +37,7 @@ pub(crate) struct EliminatedData {
 
 type ByKey<T> = HashMap<UserExternalName, T, FxBuildHasher>;
 
-/// What earlier units eliminated, by symbol.
+/// The eliminated functions of earlier units, by symbol.
 #[derive(Debug, Default)]
 pub(crate) struct Eliminated {
     functions: ByKey<Arc<EliminatedFunction>>,
@@ -50,7 +50,7 @@ pub(crate) struct Eliminated {
     signatures: HashSet<Arc<Signature>, FxBuildHasher>,
 }
 
-/// What a unit adds to [`Eliminated`].
+/// The eliminated functions that a unit adds to [`Eliminated`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NewlyEliminated {
     functions: Vec<(UserExternalName, Arc<EliminatedFunction>)>,
@@ -142,7 +142,7 @@ impl Eliminated {
 }
 
 impl NewlyEliminated {
-    /// What a plan eliminates, and the thunks that it gives to functions that earlier units eliminated.
+    /// The functions that a plan eliminates, and the thunks that it gives to functions that earlier units eliminated.
     pub fn of(plan: &Plan, bodies: &mut dyn Bodies) -> NewlyEliminated {
         let mut new = NewlyEliminated::default();
         for (function, entry) in plan.entries().take(plan.added()) {

@@ -7,8 +7,8 @@
 //! functions of each can be merged, and where what was eliminated went. `MergeCache::find` looks the classes of a new
 //! unit up, callees first.
 //!
-//! What it does *not* find: a class whose emitted bodies are aligned to less than a later function, since emitted code
-//! cannot be moved; and what the corpus does not find. Such a function begins a class of its own, which later functions can find.
+//! It does *not* find a class whose emitted bodies are aligned to less than a later function, since emitted code
+//! cannot be moved; and a class that the corpus does not find. Such a function begins a class of its own, which later functions can find.
 
 mod eliminated;
 mod symbols;
@@ -29,7 +29,7 @@ use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::{EntityRef, PrimaryMap};
 use eliminated::Eliminated;
 
-/// What is kept of a class of which code was emitted or eliminated, besides what the corpus has.
+/// The record of a class whose code was emitted or eliminated, besides its record in the corpus.
 #[derive(Debug)]
 struct Class {
     bodies: Vec<Body>,
@@ -53,17 +53,17 @@ pub struct MergeCache {
     corpus: Corpus,
     classes: PrimaryMap<KnownIndex, Class>,
     pub(crate) eliminated: Eliminated,
-    /// What the checker remembers for proofs of later units, by means of its own.
+    /// The checker's record for proofs of later units, by means of its own.
     pub(crate) memory: Memory,
 }
 
-/// What a unit adds to a [`MergeCache`], once it is emitted ([`MergeCache::extend`]).
+/// The record that a unit adds to a [`MergeCache`], once it is emitted ([`MergeCache::extend`]).
 #[derive(Clone, Debug)]
 pub struct Increment {
     pub(crate) eliminated: NewlyEliminated,
-    /// What the checker learned for proofs of later units.
+    /// The checker's new record for proofs of later units.
     pub(crate) learned: Learned,
-    /// What later units may merge into, if they may.
+    /// The classes into which later units may merge, if they may.
     pub(crate) record: Option<Record>,
 }
 
@@ -91,7 +91,7 @@ enum RecordedClass {
     },
 }
 
-/// What a reference of a class of a unit leads to.
+/// The target of a reference of a class of a unit.
 enum Leads<'a> {
     Out(&'a ExternalNode),
     /// To an item that could not be walked, so that it equals nothing.
@@ -162,7 +162,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// What the references of a class lead to, by a symbol for each. One within the unit is compared by class, so it is of
+    /// The references of a class, by a symbol for each. One within the unit is compared by class, so it is of
     /// a kind that is.
     fn references(&self, class: usize) -> impl Iterator<Item = (&UserExternalName, Kind)> {
         self.nodes_used(class).iter().map(|&node| match self.leads(node) {

@@ -26,7 +26,7 @@ pub(crate) struct UnitSymbols<'a> {
     external: Option<ExternalNodes<'a>>,
 }
 
-/// What an incremental run knows of the nodes that classes refer to. Empty in other runs.
+/// The nodes that classes of an incremental run refer to. Empty in other runs.
 pub(crate) struct External {
     /// The external nodes, which come behind the nodes of the unit.
     pub nodes: Vec<ExternalNode>,
@@ -60,7 +60,7 @@ impl ExternalNodes<'_> {
         if self.resolved.contains_key(symbol) {
             return;
         }
-        // The encoding must not depend on what is already defined, or it would not be the same in a later unit:
+        // The encoding must not depend on what is already defined, or it would differ in a later unit:
         // every symbol is compared by a node.
         let within = within(self.unit, symbol);
         let resolved = Kind::resolved(|kind| {

@@ -1,4 +1,4 @@
-//! What the tests of this crate look into, and plans that they edit. It is not for others, and may change in any version.
+//! Internals for the tests of this crate, and plans that they edit. Not for others: it may change in any version.
 
 mod phases;
 
@@ -17,7 +17,7 @@ use cranelift_codegen::ir::Function;
 pub use cranelift_mergefunc_units::{cell_hash, fixed_hash, identity_hash};
 
 /// The encodings of a function that a plan keeps: by a walk of the function through a view of the plan, and by a walk of
-/// a copy to which the plan was applied. They are the same.
+/// a copy to which the plan was applied. Both are equal.
 pub fn encodings(
     plan: &Plan,
     bodies: &mut dyn Bodies,

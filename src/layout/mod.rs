@@ -64,9 +64,9 @@ pub(crate) fn laid_out(
 
 struct Layout<'a> {
     func: &'a Function,
-    /// What the walk found out.
+    /// The findings of the walk.
     scratch: &'a Scratch,
-    /// What the walk compared.
+    /// The compared debug information.
     debug_info: bool,
     /// The function that is made.
     tables: Tables<'a>,

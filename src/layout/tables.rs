@@ -16,7 +16,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::{EntityRef, SecondaryMap};
 
-/// What equality is total on: no floats are in it.
+/// The key on which equality is total: no floats are in it.
 #[derive(Clone, PartialEq, Hash)]
 struct Total<T>(T);
 
@@ -162,7 +162,7 @@ impl<'a> Tables<'a> {
         new
     }
 
-    /// The same flags, with the byte order written out as the encoding does.
+    /// These flags, with the byte order written out as the encoding does.
     pub fn flags(&mut self, old: MemFlags) -> MemFlags {
         if let Some(known) = self.flags[old] {
             return known;

@@ -37,7 +37,7 @@ pub(super) struct Dispatch {
     pub by: Option<usize>,
 }
 
-/// What must be known of functions in order to list their argument plans.
+/// The inputs for listing the argument plans of functions.
 pub(super) struct CalleeStrategies<'a> {
     pub table: &'a Table,
     pub rows: &'a [u32],

@@ -1,8 +1,8 @@
 //! Which calls are compared as they are written.
 //!
 //! Callees that went into different parameterised bodies take different extra arguments, so their callers, which had
-//! one shape, have different ones as the plan leaves them. What was not merged is compared once more: calls that go to
-//! different bodies as they are written, all others as the plan redirects them. What a body then receives is the address
+//! one shape, have different ones as the plan leaves them. Unmerged functions are compared once more: calls that go to
+//! different bodies as they are written, all others as the plan redirects them. A body then receives the address
 //! of a callee, which becomes a thunk, or a case number, by which it dispatches among calls that pass the extra arguments.
 //! Whether that pays is *not* decided here.
 

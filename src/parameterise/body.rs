@@ -131,7 +131,7 @@ fn is_passed(func: &Function, place: Inst, passed: Value) -> bool {
         && func.dfg.value_type(*result) == func.dfg.value_type(passed)
 }
 
-/// What was passed as this value, as an integer of this type, at the start of the function.
+/// The value that was passed as `passed`, as an integer of this type, at the start of the function.
 pub(super) fn as_integer(func: &mut Function, passed: Value, ty: Type) -> Value {
     let passed_as = func.dfg.value_type(passed);
     if passed_as == ty {

@@ -34,7 +34,7 @@ pub(super) const PARAMETER: i64 = 2;
 pub(super) struct Share(i64);
 
 impl Share {
-    /// An eighth, and for size a 32nd: with any part from none to a 16th, the units that the README names save the same within a
+    /// An eighth, and for size a 32nd: with any part from none to a 16th, the savings on the units that the README names agree within a
     /// tenth of a point, and the greater it is, the fewer small units become larger.
     pub fn of(policy: Policy) -> Share {
         match policy {
@@ -43,7 +43,7 @@ impl Share {
         }
     }
 
-    /// Whether it is enough to save `saved` of `before` bytes. What cannot be passed saves less than nothing, by far.
+    /// Whether it is enough to save `saved` of `before` bytes. A value that cannot be passed saves less than nothing, by far.
     pub fn is_reached(self, saved: i64, before: i64) -> bool {
         saved.saturating_mul(self.0) > before
     }
@@ -76,23 +76,23 @@ pub(super) const MIN_ALIGNED: usize = 8;
 pub(super) struct Effort {
     /// With how many functions of each band of its sketch a function is compared, on both sides of it.
     pub near: usize,
-    /// Of the hashes of two sketches, one in so many must agree.
+    /// Of the hashes of two sketches, one in this number must agree.
     pub hashes: usize,
     /// To how many functions a function is aligned by outlines, at most, in each round.
     pub partners: usize,
-    /// Pairs are no longer compared when fewer than one in so many of 1,024 may save enough; never with 0.
+    /// Pairs are no longer compared when fewer than one in this number, out of 1,024, may save enough; never with 0.
     pub promising: usize,
     /// With how many of them a body is made, at most, in each round.
     pub attempts: u32,
-    /// A body is made if the estimate of what it saves falls short by no more than one byte in so many of both functions.
+    /// A body is made if its estimated saving falls short by no more than one byte in this number, of both functions.
     pub error: i64,
-    /// A round ends when fewer than one body in so many pays, of those that were made together; never with 0.
+    /// A round ends when fewer than one body in this number pays, of those that were made together; never with 0.
     pub paying: usize,
     /// How often functions are aligned, bodies of aligned ones among them.
     pub rounds: usize,
 }
 
-/// Whether fewer than one in `one_in` of so many was found; never with 0.
+/// Whether `found / of < 1 / one_in`. Always false for `one_in == 0`.
 pub(super) fn is_few(found: usize, of: usize, one_in: usize) -> bool {
     one_in > 0 && found * one_in < of
 }
@@ -128,9 +128,9 @@ pub(super) const QUICK: Effort = Effort {
 /// Bytes that an instruction of IR takes in a large function, at least.
 pub(super) const LEAST_INSTRUCTION: i64 = 2;
 
-/// What a body of aligned functions is estimated to save before it is made: of what the two functions have in common, in
-/// bytes of one of them, so many 16ths; of the smaller function, up to so many bytes, for its frame, so many
-/// 16ths; less so many bytes for each gap, across which values live. By least squares from the 28,331 pairs of these units
+/// The estimated saving of a body of aligned functions before it is made: of the common part of the two functions, in
+/// bytes of one of them, a number of 16ths; of the smaller function, up to a number of bytes, for its frame, a number of
+/// 16ths; less a number of bytes for each gap, across which values live. By least squares from the 28,331 pairs of these units
 /// that were tried when every pair was.
 pub(super) const ALIGNED_COMMON: i64 = 10;
 pub(super) const ALIGNED_FRAME: i64 = 5;

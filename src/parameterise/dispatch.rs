@@ -107,7 +107,7 @@ fn split_behind(func: &mut Function, call: Inst) -> Block {
     behind
 }
 
-/// The same call, of the callee of a case.
+/// The call, of the callee of a case.
 fn clone_call(func: &mut Function, call: Inst, case: &Case) -> Inst {
     let Case { bits: _, symbol, signature } = case;
     let before = called(func, call).expect("a direct call");

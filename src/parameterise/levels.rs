@@ -36,7 +36,7 @@ pub(super) fn calls(uses: &Uses, shapes: &[Vec<FunctionIndex>]) -> Calls {
     Calls { functions, callees }
 }
 
-/// The same lists, each in the order of the keys, which does not depend on the tables of functions, and without what
+/// These lists, each in the order of the keys, which does not depend on the tables of functions, and without what
 /// comes twice.
 fn distinct(lists: &Lists<u32>, key: impl Fn(u32) -> u32) -> Lists<u32> {
     let mut result = Lists::new();

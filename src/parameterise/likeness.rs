@@ -10,7 +10,7 @@ use crate::options::{Options, Policy};
 use crate::unit::Attributes;
 use cranelift_codegen::ir::Function;
 
-/// What is kept of a function to find those with which it may share a body: some 150 bytes.
+/// The record of a function to find those with which it may share a body: some 150 bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Likeness {
     pub shape: ShapeHash,

@@ -18,7 +18,7 @@
 //! MergeSimilarFunctions, which passes callees. These weigh numbers of instructions, and drop a group that does not
 //! pay as a whole.
 //!
-//! What it does *not* do: it does not reorder code, and does not merge functions with different control-flow graphs.
+//! It does *not* reorder code or merge functions with different control-flow graphs.
 
 mod accept;
 mod align;
@@ -66,14 +66,14 @@ use levels::{Calls, Level, calls, cycles, levels};
 use probe::{CALLEE, OwnSizes, Probed};
 use value::Symbols;
 
-/// What is known of a unit before similar functions are merged.
+/// The state of a unit before similar functions are merged.
 #[derive(Clone, Copy)]
 pub(crate) struct SearchInput<'a> {
     pub observed: &'a Observed,
     pub encodings: &'a Encodings,
-    /// What earlier units emitted.
+    /// The cache of earlier units.
     pub earlier: Option<&'a MergeCache>,
-    /// What is shared with other units.
+    /// The sets that are shared with other units.
     pub shared: &'a Shared,
 }
 
@@ -121,8 +121,8 @@ impl Default for Memory {
     }
 }
 
-/// How many functions are in hand at the same time, up to the size of the last shape: the tables and the candidate
-/// bodies of as many are in memory.
+/// The number of functions that are merged at the same time, up to the size of the last shape: their tables and candidate
+/// bodies are in memory.
 const FUNCTIONS_PER_BATCH: usize = 1 << 11;
 
 impl Search<'_, '_> {
@@ -292,7 +292,7 @@ fn context<'a>(
     Context::of(options, key, symbols)
 }
 
-/// What was merged into each function. Linear in the number of functions.
+/// The functions that were merged into each function. Linear in the number of functions.
 fn merged_into(plan: &Plan) -> Lists<u32> {
     Lists::of_pairs(plan.entries().len(), || {
         plan.entries().filter_map(|(function, entry)| {

@@ -25,7 +25,7 @@ pub(super) static CALLEE: UserExternalName =
 pub(super) struct Probe {
     /// The signature of the function itself.
     signature: Signature,
-    /// What it passes besides its own arguments.
+    /// The arguments that it passes besides its own.
     arguments: Vec<ExtraArgument>,
     /// Whether it is a thunk as it would be emitted. If not, it has no tail call: it measures an ordinary call.
     is_thunk: bool,
@@ -66,7 +66,7 @@ impl Probed {
     }
 }
 
-/// What a thread keeps between pieces of work.
+/// The memory of a thread between pieces of work.
 #[derive(Default)]
 pub(super) struct OwnSizes {
     /// Probes whose sizes were predicted since all threads know the same ones.
@@ -85,7 +85,7 @@ pub(super) struct Sizes<'a> {
     pub own: &'a mut OwnSizes,
 }
 
-/// An argument that takes as many bytes to compute on every target: what counts is which half-words of a constant
+/// An argument that takes equal bytes to compute on every target: it depends on which half-words of a constant
 /// are zero or all ones, and its sign.
 fn with_equal_cost(argument: &ExtraArgument) -> ExtraArgument {
     match argument {
@@ -177,7 +177,7 @@ impl Sizes<'_> {
         self.probe(&signature, core::slice::from_ref(&argument), false)
     }
 
-    /// What it takes to compute an argument beyond a zero of its type.
+    /// The bytes for computing an argument, beyond those for a zero of its type.
     fn argument(&mut self, argument: &ExtraArgument) -> Option<i64> {
         let zero = ExtraArgument::Constant { ty: argument.ty(), bits: 0 };
         Some(i64::from(self.computing(argument)?) - i64::from(self.computing(&zero)?))

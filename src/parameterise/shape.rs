@@ -19,7 +19,7 @@ use cranelift_codegen::ir::UserExternalName;
 
 /// Functions that had one shape before their callees were merged, and what a walk finds.
 struct Shape<'s> {
-    /// Its position among those in hand.
+    /// Its position in the batch.
     number: usize,
     functions: &'s [FunctionIndex],
     /// The calls that are compared as they are written.

@@ -3,7 +3,7 @@
 //! A body for all of them has a parameter for each place at which any two differ, and every call pays for all of
 //! these. So it can be better to have several bodies, each for functions that differ in less. Sets are divided by
 //! the values of one parameter at a time, where the parts save more than the whole; a part that does not pay is
-//! divided further, never dropped as a whole. Where a body can take only so many values of a parameter, because it
+//! divided further, never dropped as a whole. Where a body can take only a limited number of values of a parameter, because it
 //! dispatches among them, what is left is divided into groups of several values. The savings of a set are estimated
 //! here, from the size of one function; whether a part really pays is determined from that of its body, elsewhere.
 //!
@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 pub(super) struct Problem {
     /// Bytes of one body.
     pub body: i64,
-    /// Bytes of a thunk that passes so many arguments, beyond what it takes to pass each alone: those that find no
+    /// Bytes of a thunk by the number of its arguments, beyond the bytes for passing each alone: those that find no
     /// register go on the stack. The last difference goes on. `None` if there is no such thunk.
     pub thunks: Vec<Option<i64>>,
     pub rows: Vec<Row>,
@@ -35,7 +35,7 @@ pub(super) struct Row {
     pub thunk: bool,
 }
 
-/// What could be a parameter.
+/// A candidate for a parameter.
 pub(super) struct Column {
     /// The number of the value that each row has, in the order of `cost`.
     pub cells: Vec<u32>,
@@ -92,7 +92,7 @@ impl Problem {
         self.varying(rows).all(|column| !self.columns[column].is_forbidden())
     }
 
-    /// Bytes that these rows save, roughly: in one body, or in as many as there must be.
+    /// Bytes that these rows save, roughly: in one body, or in the least possible number of bodies.
     fn profit(&self, rows: &[u32]) -> i64 {
         let crowded = self.crowded(rows);
         match crowded.is_empty() {
@@ -141,7 +141,7 @@ impl Problem {
         saved
     }
 
-    /// Bytes of a thunk that passes so many arguments, beyond those.
+    /// Bytes of a thunk that passes this number of arguments, beyond those.
     fn thunk(&self, arguments: usize) -> Option<i64> {
         let last = self.thunks.len() - 1;
         if arguments <= last {

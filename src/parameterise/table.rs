@@ -22,7 +22,7 @@ use rustc_hash::FxBuildHasher;
 /// A number for each distinct content of a cell.
 pub(super) type Cell = u32;
 
-/// A call of the function itself: the same content for every function of the table.
+/// A call of the function itself: one content for every function of the table.
 const ITSELF: Cell = 0;
 
 /// Functions of one shape.

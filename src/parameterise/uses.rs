@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Inst, InstructionData, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 
-/// What is known of each function.
+/// The properties of each function.
 #[derive(Clone, Copy, Default)]
 struct Use {
     calls: u32,

@@ -41,7 +41,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// The same value, with `colocated` only if no other definition can take the symbol's place when libraries are
+    /// This value, with `colocated` only if no other definition can take the symbol's place when libraries are
     /// linked: a near or redirected call of an externally visible function goes to the unit's own definition, while
     /// its address is whatever the linker finds.
     fn near(mut self, symbols: &Symbols<'_>) -> Value {
@@ -100,7 +100,7 @@ impl Value {
 /// The symbols of the plan and of earlier units, where functions are compared.
 pub(super) struct Symbols<'a> {
     pub plan: &'a Plan,
-    /// What earlier units emitted.
+    /// The cache of earlier units.
     pub earlier: Option<&'a MergeCache>,
     pub options: &'a Options<'a>,
     /// The calls that are compared as they are written.

@@ -26,7 +26,7 @@ pub(crate) struct Workbench<'a> {
     pub options: &'a Options<'a>,
     /// As they were before any function shared a body, and those of new bodies.
     pub(super) uses: Uses,
-    /// What was merged into each function.
+    /// The functions that were merged into each function.
     pub(super) merged_into: Lists<u32>,
     /// The functions that share parameterised bodies, and those that were merged into them before: where their calls go as
     /// they are written.
@@ -42,7 +42,7 @@ pub(crate) struct Workbench<'a> {
 /// A function that shares a body.
 pub(super) struct Member {
     pub function: FunctionIndex,
-    /// What it passes to the body behind its own arguments.
+    /// The arguments that it passes to the body behind its own.
     pub arguments: Arc<[ExtraArgument]>,
     /// Whether it becomes a thunk, whatever is known of its uses when it is written into the plan.
     pub thunk: bool,
@@ -80,7 +80,7 @@ impl<'a> Workbench<'a> {
         }
     }
 
-    /// What was merged into a function.
+    /// The functions that were merged into a function.
     pub(super) fn followers(&self, function: FunctionIndex) -> Vec<FunctionIndex> {
         let followers = self.merged_into.get(function.as_u32() as usize);
         followers.iter().copied().map(FunctionIndex::from_u32).collect()
@@ -121,7 +121,7 @@ impl<'a> Workbench<'a> {
         let to = add_body(self.plan, symbol, key, self.next_class, body);
         self.next_class += 1;
         self.uses.add_body(to, members.iter().map(|member| member.function));
-        // What is passed keeps code. Of all members before it is decided what becomes of any: they may pass the addresses of each
+        // Passed functions keep code. Of all members before any disposition is decided: they may pass the addresses of each
         // other, also by the symbols of functions that were merged into them.
         let arguments = members.iter().flat_map(|member| &*member.arguments);
         for symbol in arguments.filter_map(ExtraArgument::symbol) {
@@ -188,7 +188,7 @@ impl<'a> Workbench<'a> {
     }
 }
 
-/// Whether a function that need not keep its symbol becomes a thunk of so many bytes, where its calls take `calls` bytes to
+/// Whether a function that need not keep its symbol becomes a thunk of `thunk` bytes, where its calls take `calls` bytes to
 /// pass the extra arguments.
 ///
 /// For a single call never: it could only be because thunks are written in fewer bytes than the back end needs for a call,

@@ -89,7 +89,7 @@ impl<I> Disposition<I> {
         }
     }
 
-    /// The same disposition, with the items renamed.
+    /// This disposition, with the items renamed.
     pub fn map<J>(self, name: impl FnOnce(I) -> J) -> Disposition<J> {
         match self {
             Disposition::Keep => Disposition::Keep,
@@ -107,7 +107,7 @@ pub struct Entry<'a> {
     function: FunctionIndex,
 }
 
-/// What becomes of a function: 12 bytes, of which there are as many as functions.
+/// The disposition of a function: 12 bytes for each function.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     /// The representative; the function itself if it is kept.
@@ -126,7 +126,7 @@ impl Outcome {
     }
 }
 
-/// What few functions have.
+/// Details that few functions have.
 #[derive(Clone, Debug, Default)]
 struct Details {
     /// The extra arguments of a call to the representative.
@@ -175,7 +175,7 @@ impl<'a> Entry<'a> {
         self.attributes().linkage == Linkage::Export && self.has_equals()
     }
 
-    /// The same arguments, shared.
+    /// These arguments, shared.
     pub(crate) fn shared_arguments(&self) -> Arc<[ExtraArgument]> {
         self.details().map_or_else(Arc::default, |details| details.extra_arguments.clone())
     }
@@ -327,7 +327,7 @@ pub struct SimilarSet {
 /// How a back end carries a plan out, beyond the dispositions.
 #[derive(Clone, Debug)]
 struct Emission {
-    /// What thunks are optimised for: their sizes were counted so.
+    /// The goal for which thunks are optimised: their sizes were counted so.
     optimize: OptimizeFor,
     /// How thunks are written.
     target: Target,
@@ -393,7 +393,7 @@ impl Plan {
         arguments.map(|argument| argument.redirected(&address)).collect()
     }
 
-    /// What is called in place of a function that was merged: the function into which it was merged, which can be a
+    /// The substitute for a function that was merged: the function into which it was merged, which can be a
     /// thunk itself, and its extra arguments. Otherwise the function itself.
     pub(crate) fn substitute(&self, function: FunctionIndex) -> Substitute {
         let to = self.entry(function).disposition().representative().unwrap_or(function);
@@ -406,7 +406,7 @@ impl Plan {
         &self.emission.target
     }
 
-    /// What its thunks are optimised for, as [`Policy::optimize_for`](crate::Policy::optimize_for) said when it was made.
+    /// The goal for which its thunks are optimised, as [`Policy::optimize_for`](crate::Policy::optimize_for) said when it was made.
     pub fn optimize_for(&self) -> OptimizeFor {
         self.emission.optimize
     }
@@ -605,7 +605,7 @@ fn symbol_of<'a>(
     }
 }
 
-/// What a plan knows of earlier units, in an incremental run.
+/// The plan's record of earlier units, in an incremental run.
 #[derive(Clone, Debug, Default)]
 struct EarlierUnits {
     /// How references are compared.

@@ -1,4 +1,4 @@
-//! What is to be emitted for each function and data object of a plan: bodies, thunks, aliases, or nothing.
+//! The emission of each function and data object of a plan: bodies, thunks, aliases, or nothing.
 //!
 //! Every back end carries a plan out by these functions. They decide nothing: an output is the disposition of an
 //! entry together with all that it takes to emit it.
@@ -15,7 +15,7 @@ use core::fmt;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use cranelift_entity::EntityRef;
 
-/// What is to be emitted under the symbol of a function.
+/// The emission under the symbol of a function.
 #[derive(Clone, Debug)]
 pub struct Output<'a> {
     /// The function.
@@ -24,17 +24,17 @@ pub struct Output<'a> {
     pub symbol: &'a UserExternalName,
     /// The alignment in bytes that its code needs.
     pub alignment: u32,
-    /// What is to be emitted.
+    /// The code to emit.
     pub emit: Emit<'a>,
     /// The function whose body is the one of [`Emit::Body`], and whose signature a thunk has: the function itself, or, where
     /// functions arrived one at a time ([`streaming`](crate::streaming)), the one that it was known to equal.
     pub code: FunctionIndex,
-    /// What references to it lead to: whose code runs when it is called, with which extra arguments, and where its address
+    /// The target of references to it: whose code runs when it is called, with which extra arguments, and where its address
     /// may go.
     pub reached: Reached<'a, FunctionIndex>,
 }
 
-/// What is to be emitted for a function.
+/// The code to emit for a function.
 #[derive(Clone, Debug)]
 pub enum Emit<'a> {
     /// Its body, after [`Plan::apply`].
@@ -46,7 +46,7 @@ pub enum Emit<'a> {
     Thunk {
         /// Its target.
         to: &'a UserExternalName,
-        /// What it passes behind the arguments that it receives.
+        /// The arguments that it passes behind those that it receives.
         extra_arguments: Vec<ExtraArgument>,
         /// The signature of the function, if it is not one of the unit but of an earlier one.
         late: Option<&'a Signature>,
@@ -60,7 +60,7 @@ pub enum Emit<'a> {
     Nothing,
 }
 
-/// What is to be emitted under the symbol of a data object.
+/// The emission under the symbol of a data object.
 #[derive(Clone, Debug)]
 pub struct DataOutput<'a> {
     /// The data object.
@@ -69,11 +69,11 @@ pub struct DataOutput<'a> {
     pub symbol: &'a UserExternalName,
     /// The alignment in bytes that it needs.
     pub alignment: u64,
-    /// What is to be emitted.
+    /// The data to emit.
     pub emit: DataEmit<'a>,
 }
 
-/// What is to be emitted for a data object.
+/// The data to emit for a data object.
 #[derive(Clone, Copy, Debug)]
 pub enum DataEmit<'a> {
     /// Its contents, with the pointers that [`Plan::address_symbol`] returns.
@@ -87,7 +87,7 @@ pub enum DataEmit<'a> {
     Nothing,
 }
 
-/// What references to a function or data object lead to once it was planned, and carried out.
+/// The target of references to a function or data object once it was planned, and carried out.
 #[derive(Clone, Copy, Debug)]
 pub struct Reached<'a, I> {
     /// Whose code or contents are under its symbol. `None` if there is nothing: then no reference may name it.
@@ -100,7 +100,7 @@ pub struct Reached<'a, I> {
     pub call: I,
     /// Whose body or contents it has in the end.
     pub body: I,
-    /// What that body takes behind the arguments of the function.
+    /// The arguments that the body takes behind those of the function.
     pub extra: &'a [ExtraArgument],
 }
 
@@ -111,7 +111,7 @@ impl<I: Copy + PartialEq> Reached<'_, I> {
     }
 }
 
-/// What references to an item lead to. `of` returns the disposition of an item, and the extra arguments that its
+/// The target of references to an item. `of` returns the disposition of an item, and the extra arguments that its
 /// representative takes in its place.
 pub fn reached<'a, I: Copy>(
     item: I,
@@ -174,7 +174,7 @@ impl fmt::Display for NoCode {
 impl core::error::Error for NoCode {}
 
 impl Plan {
-    /// What references to a function lead to.
+    /// The target of references to a function.
     pub(crate) fn reached(&self, function: FunctionIndex) -> Reached<'_, FunctionIndex> {
         reached(function, |function| {
             let entry = self.entry(function);
@@ -182,7 +182,7 @@ impl Plan {
         })
     }
 
-    /// What references to a data object lead to.
+    /// The target of references to a data object.
     pub(crate) fn data_reached(&self, data: DataIndex) -> Reached<'_, DataIndex> {
         reached(data, |data| (self.data[data].disposition(), &[]))
     }
@@ -218,7 +218,7 @@ impl Plan {
         })
     }
 
-    /// What is to be emitted with this unit: for the functions that were added, in their order, for functions that
+    /// The emissions of this unit: for the functions that were added, in their order, for functions that
     /// earlier units eliminated and that need code now, and for new bodies.
     pub fn outputs(&self) -> impl Iterator<Item = Output<'_>> {
         let added = (0..self.added()).map(FunctionIndex::new);
@@ -227,7 +227,7 @@ impl Plan {
         added.chain(late).chain(new).map(|function| self.output(function))
     }
 
-    /// What is to be emitted for one function.
+    /// The emission of one function.
     ///
     /// # Panics
     ///
@@ -263,7 +263,7 @@ impl Plan {
         Some(&self.earlier.late_thunks[at])
     }
 
-    /// What is to be emitted for the data objects that were added, in their order.
+    /// The emissions of the data objects that were added, in their order.
     pub fn data_outputs(&self) -> impl Iterator<Item = DataOutput<'_>> {
         let entries = self.data.iter().take(self.added_data());
         entries.map(|(data, entry)| {

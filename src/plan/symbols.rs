@@ -4,7 +4,7 @@
 use super::Reason;
 use crate::unit::{Addresses, Attributes, Linkage};
 
-/// What is known of the uses of a function.
+/// The uses of a function.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SymbolUses {
     /// Its address is taken.
@@ -19,7 +19,7 @@ pub(crate) struct SymbolUses {
     pub kept: bool,
 }
 
-/// What replaces a function.
+/// The replacement of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplacedBy {
     /// An equal function: whatever uses the function can use it instead.

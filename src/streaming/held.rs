@@ -10,7 +10,7 @@
 //! * [`Compiled::Nothing`]: the embedder found out which functions may merge before it made any, and compiles nothing before
 //!   the plan. All that may share a body are held.
 //!
-//! What it does *not* do: what calls a function does not count. Compiled code cannot pass extra arguments, so a function
+//! It does *not* count callers of a function. Compiled code cannot pass extra arguments, so a function
 //! that it calls keeps its symbol.
 
 use crate::canon::{Counts, ShapeHash};
@@ -26,7 +26,7 @@ use cranelift_entity::{EntityRef, PrimaryMap};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-/// What becomes of the code of functions that were compiled before the plan.
+/// The treatment of the code of functions that were compiled before the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Compiled {
     #[default]
@@ -225,7 +225,7 @@ impl Held {
     }
 }
 
-/// What is known of the functions that arrived.
+/// The state of the functions that arrived.
 #[derive(Clone, Copy)]
 pub(super) struct Arrived<'a> {
     /// The function that has the IR of each.
@@ -233,7 +233,7 @@ pub(super) struct Arrived<'a> {
     pub symbols: &'a Symbols,
 }
 
-/// What the embedder hands out, by the functions that it holds: the IR of a function that equals a held one is that of
+/// The bodies that the embedder hands out, by the functions that it holds: the IR of a function that equals a held one is that of
 /// the held one.
 struct HeldBodies<'a> {
     bodies: &'a mut dyn Bodies,

@@ -2,7 +2,7 @@
 //!
 //! A [`Reader`] walks a function once, on any thread. [`StreamingMerger::add_reading`] then says at once what becomes of it: it
 //! equals one that was added before, so that it need not be compiled; it is compiled now; or its IR is held until the plan, because
-//! similar functions may share its body (`held`). What is kept of it is in a corpus (`corpus`): its symbol, a number for the
+//! similar functions may share its body (`held`). Its record is in a corpus (`corpus`): its symbol, a number for the
 //! BLAKE3 digest of its encoding, and its references. [`StreamingMerger::plan`] refines what was found to the coarsest congruence
 //! and decides as [`Merger`](crate::Merger) does. For that it needs no IR: references of compiled code are redirected where code is
 //! linked, by [`Plan::call_symbol`] and [`Plan::address_symbol`] on its relocations.
@@ -37,7 +37,7 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet};
 use held::{Arrived, Held};
 
-/// What becomes of a function when it is added.
+/// The result for a function when it is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// It does the same as this function, which was added before and was not [`Known::Equal`] itself: the code of that one is
@@ -50,12 +50,12 @@ pub enum Known {
     Compile,
 }
 
-/// What [`StreamingMerger::add`] says of a function.
+/// The answer of [`StreamingMerger::add`] about a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
     /// Its index.
     pub function: FunctionIndex,
-    /// What becomes of it.
+    /// The result for it.
     pub known: Known,
 }
 
@@ -104,7 +104,7 @@ pub struct StreamingMerger<'a> {
     /// The instructions of each encoding.
     instructions: Vec<u32>,
     held: Held,
-    /// What was recorded of functions for backtraces.
+    /// The records of functions for backtraces.
     recorded: Recorded,
 }
 
@@ -136,7 +136,7 @@ impl<'a> StreamingMerger<'a> {
 
     /// No functions, and similar ones are merged as well ([`Options::similar`]), for which the caller holds at most
     /// this many bytes ([`Known::Hold`]). They are estimated from the sizes of the tables of each function, unless
-    /// [`Reading::set_held_bytes`] says otherwise. What exceeds them is compiled, those functions first that no other one
+    /// [`Reading::set_held_bytes`] says otherwise. Functions beyond the bound are compiled, those first that no other one
     /// resembles so far, and merged only with identical functions.
     ///
     /// With `usize::MAX`, all that [`Merger`](crate::Merger) merges is merged.
@@ -217,7 +217,7 @@ impl<'a> StreamingMerger<'a> {
     /// Constant time, and for each reference, however many functions there are.
     /// 20 bytes are kept of a function, 4 for each of its references, 13 of its symbol and of each other one that is referred
     /// to, and 40 of each different encoding, of which 32 are its digest. Three hash tables lead to these, with six to twelve
-    /// bytes for a symbol and as many for a function that has no equal. Where similar functions are merged, 200 more are kept of a
+    /// bytes for a symbol and for a function that has no equal. Where similar functions are merged, 200 more are kept of a
     /// function that may share a body.
     ///
     /// # Errors

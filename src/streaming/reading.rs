@@ -26,7 +26,7 @@ pub struct Reader<'a> {
     records: bool,
 }
 
-/// What was read of a function: a digest of its encoding, the symbols to which it refers, and by what similar functions are
+/// The reading of a function: a digest of its encoding, the symbols to which it refers, and the sketch by which similar functions are
 /// found. It is the same whichever thread read it, and whichever functions were read before.
 #[derive(Clone)]
 pub struct Reading {
@@ -44,7 +44,7 @@ pub struct Reading {
     pub(super) references: Vec<Reference>,
     /// `None` if it cannot share a body with similar functions.
     pub(super) likeness: Option<Likeness>,
-    /// What it takes to hold it.
+    /// The bytes for holding it.
     pub(super) bytes: usize,
     /// Its instructions, for backtraces.
     pub(super) sites: Option<Sites>,

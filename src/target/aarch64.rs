@@ -1,7 +1,7 @@
 //! How thunks set registers on aarch64.
 //!
 //! The address of a near symbol takes two instructions. One, `adr`, reaches 1 MiB around it, but Cranelift has no
-//! relocation for it. What floating-point registers cannot hold at once goes by way of x9, in which no
+//! relocation for it. Values beyond the floating-point registers go by way of x9, in which no
 //! function gets anything.
 
 use super::Far;

@@ -65,7 +65,7 @@ pub enum Far {
     Table,
 }
 
-/// What the code of thunks is optimised for.
+/// The goal for which the code of thunks is optimised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OptimizeFor {
     /// As few bytes as instructions take that are as fast as any.
@@ -218,7 +218,7 @@ impl Target {
         }
     }
 
-    /// The same target in `cranelift-jit`, which reserves 24 bytes more for each call on aarch64, in
+    /// This target in `cranelift-jit`, which reserves 24 bytes more for each call on aarch64, in
     /// case the callee turns out to be far away.
     pub fn in_jit(mut self) -> Target {
         if let Some(jump) = &mut self.jump_thunk

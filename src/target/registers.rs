@@ -28,7 +28,7 @@ struct Free {
 const FLOATS: usize = 8;
 
 impl Free {
-    /// What is free behind the arguments of a function of this signature.
+    /// The free registers behind the arguments of a function of this signature.
     fn of(target: &Target, signature: &Signature) -> Option<Free> {
         use CallConv as C;
         /// rdi, rsi, rdx, rcx, r8, r9

@@ -6,7 +6,7 @@
 //! entered, and neither do the flags hold anything then.
 //!
 //! A register is set from nothing, or from one that was set before: a value that is equal or near takes fewer bytes
-//! so. What is possible is said by the module of each architecture; here the order is chosen, which is the one of
+//! so. The module of each architecture lists the possibilities; here the order is chosen, which is the one of
 //! fewest bytes.
 
 use super::registers::Register;
@@ -23,7 +23,7 @@ use cranelift_codegen::ir::{ArgumentExtension, Signature, Type, UserExternalName
 pub struct ThunkCode {
     /// The code, before relocation.
     pub bytes: Vec<u8>,
-    /// What is to be relocated, ascending.
+    /// The relocations, ascending.
     pub relocations: Vec<ThunkReloc>,
     /// The bytes that the back end reserves in addition to the code.
     veneer: u32,
@@ -36,7 +36,7 @@ pub struct ThunkReloc {
     pub offset: u32,
     /// Its kind.
     pub kind: Reloc,
-    /// What it refers to.
+    /// The referenced symbol.
     pub symbol: UserExternalName,
     /// Its addend in bytes.
     pub addend: i64,
@@ -58,7 +58,7 @@ impl ThunkCode {
     }
 }
 
-/// What a register must hold.
+/// The value that a register must hold.
 #[derive(Clone, Copy)]
 pub(super) enum Value<'a> {
     /// Of these bits, the lowest `width`; bits above those do not matter.
@@ -248,7 +248,7 @@ fn shortest_of_integers(
     alone: &[Setting],
     derived: impl Fn(usize, usize) -> Option<Setting>,
 ) -> Vec<(usize, Setting)> {
-    // What is not better than alone is left out.
+    // A setting that is not better than the one from scratch is left out.
     let mut better: Vec<(usize, usize, Setting)> = Vec::new();
     for (number, &at) in integers.iter().enumerate() {
         for (other, &from) in integers.iter().enumerate().filter(|&(other, _)| other != number) {

@@ -1,4 +1,4 @@
-//! What the embedder hands out: bodies, data objects, fresh symbols.
+//! The interface to the embedder: bodies, data objects, fresh symbols.
 
 use super::{DataIndex, DataObject, FunctionIndex};
 use alloc::collections::BTreeMap;
@@ -49,7 +49,7 @@ pub trait Bodies {
         None
     }
 
-    /// The same functions, for several threads at a time. With the feature `parallel`, the pass then works on all
+    /// These functions, for several threads at a time. With the feature `parallel`, the pass then works on all
     /// threads of the current `rayon` pool, with the same result. Default: none, and the pass works on one thread.
     fn sync(&self) -> Option<&dyn SyncBodies> {
         None

@@ -23,7 +23,7 @@ use cranelift_entity::entity_impl;
 pub struct DataIndex(u32);
 entity_impl!(DataIndex, "data");
 
-/// What a data object holds.
+/// The contents of a data object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataObject {
     /// The bytes, before the pointers are written into them.
@@ -58,9 +58,9 @@ impl Contents {
 pub struct DataReloc {
     /// Its position, in bytes from the start of the object.
     pub offset: u32,
-    /// What it points to.
+    /// The target.
     pub target: UserExternalName,
-    /// What is added to the address, in bytes.
+    /// The addend, in bytes.
     pub addend: i64,
 }
 

@@ -215,7 +215,7 @@ impl Unit {
         self.buckets = PrimaryMap::new();
     }
 
-    /// What a plan takes over: functions, data objects, and both by symbol.
+    /// The parts of a unit that a plan takes over: functions, data objects, and both by symbol.
     pub fn into_parts(
         self,
     ) -> (PrimaryMap<FunctionIndex, Defined>, PrimaryMap<DataIndex, DataSummary>, Symbols) {
@@ -235,7 +235,7 @@ fn symbol_of<'a>(
     }
 }
 
-/// What references to symbols are where functions are compared.
+/// The meaning of references to symbols where functions are compared.
 pub(crate) trait ResolveSymbol {
     /// How references that lead to a symbol are compared. `None` for a symbol that is not of the unit.
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved>;
@@ -250,7 +250,7 @@ pub(crate) trait ResolveSymbol {
 /// Where references to a symbol lead; `None` if to the symbol itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redirected {
-    /// What direct calls go to.
+    /// The target of direct calls.
     pub call: Option<Substitute>,
     /// The symbol to which uses of the address go.
     pub address: Option<UserExternalName>,

@@ -102,7 +102,7 @@ impl Alignment {
     }
 }
 
-/// The same parts, with neighbouring gaps as one, and without short runs between two gaps: what they save is less than
+/// These parts, with neighbouring gaps as one, and without short runs between two gaps: such runs save less than
 /// what branching takes.
 fn joined(parts: Vec<Aligned>) -> Vec<Aligned> {
     let mut joined: Vec<Aligned> = Vec::new();
@@ -310,7 +310,7 @@ mod tests {
             let [a, b] = keys(&around(instructions));
             assert_ne!(a, b, "{instructions:?}");
         }
-        // What can be passed, and operands, are no part of it, nor is whether a symbol is near: a fact about the symbol.
+        // Passable constants, and operands, are no part of it, nor is whether a symbol is near: a fact about the symbol.
         for instructions in [
             ["v9 = call fn0(v0)", "v9 = call fn2(v0)"],
             ["v9 = symbol_value.i64 gv0", "v9 = symbol_value.i64 gv1"],

@@ -76,7 +76,7 @@ struct Gap {
 struct Param {
     param: Value,
     ty: Type,
-    /// What comes from each arm; `None` if nothing that is used.
+    /// The value from each arm; `None` if no used value comes from it.
     from: [Option<Value>; 2],
     /// The values of the functions that it holds.
     holds: [Option<Value>; 2],
@@ -137,7 +137,7 @@ impl<'a> Builder<'a> {
         builder
     }
 
-    /// What a further parameter of the body receives, as an integer of this type.
+    /// Adds a further parameter to the body, and returns it as an integer of this type.
     fn parameter(&mut self, ty: Type) -> Value {
         let passed_as = self.options.passed_as(&self.body.signature, [ty])[0];
         let param = add_parameter(&mut self.body, passed_as);
@@ -347,7 +347,7 @@ impl<'a> Builder<'a> {
         Some(param)
     }
 
-    /// What an instruction for both uses where the functions use these values.
+    /// The operand of an instruction for both where the functions use these values.
     fn operand(&mut self, at: u32, user: Inst, a: Value, b: Value) -> Option<Value> {
         let [a, b] = [self.original(0, a), self.original(1, b)];
         let homes = [self.homes[0][a]?, self.homes[1][b]?];

@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 
 /// Pairs of positions of a longest common subsequence, ascending; `None` if more than `most` elements of both sequences
-/// together are in no pair. O(min(n · m / 64, (n + m + d) · d)) steps for d such elements, and so many words of memory.
+/// together are in no pair. O(min(n · m / 64, (n + m + d) · d)) steps and words of memory for d such elements.
 pub(super) fn common(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, usize)>> {
     let prefix = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let ends = a[prefix..].iter().rev().zip(b[prefix..].iter().rev());
@@ -21,7 +21,7 @@ pub(super) fn common(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, us
     if a.len().abs_diff(b.len()) > most {
         return None;
     }
-    // As many differences take one algorithm about as many steps as the other one takes in any case.
+    // With this number of differences, both algorithms take about equal numbers of steps.
     let steps = a.len().saturating_mul(words(b));
     let few = most.min(steps.saturating_mul(2).isqrt());
     let between = match greedy(a, b, few) {
@@ -96,7 +96,7 @@ fn greedy(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, usize)>> {
         let round = differences * (differences + 1) / 2;
         furthest[round + ((diagonal + differences as isize) / 2) as usize]
     };
-    // Where a path with so many differences begins on a diagonal, before what is equal from there on.
+    // Where a path with this number of differences begins on a diagonal, before the equal elements from there on.
     let start = |furthest: &[isize], differences: usize, diagonal: isize| {
         let Some(fewer) = differences.checked_sub(1) else {
             return 0;

@@ -2,10 +2,10 @@
 //!
 //! `select_spectre_guard` keeps an address harmless while the processor speculates that a check passes. A body that branches
 //! by a selector adds a branch that can be mispredicted, too. It must not lead around a guard: all functions of the body
-//! have the guard, and no arms join with different values that come from guards. The checker demands the same of the
+//! have the guard, and no arms join with different values that come from guards. The checker makes these demands of the
 //! finished body, by means of its own.
 //!
-//! What this does *not* protect: accesses that have no guard. A mispredicted selector runs instructions of one function
+//! Accesses without a guard are *not* protected. A mispredicted selector runs instructions of one function
 //! with the values of the other.
 
 use super::outline::{Outline, branches};

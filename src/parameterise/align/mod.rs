@@ -10,9 +10,9 @@
 //! * predict its size, and those of the two functions, and accept it if it pays.
 //!
 //! A selector is an extra argument like any other, so what becomes of the two functions, of their callers and of the
-//! functions that the checker proves is the same as with parameters.
+//! functions that the checker proves works as with parameters.
 //!
-//! What it does *not* do: it pairs each function once, does not reorder instructions, and does not align control-flow
+//! It pairs each function once, does *not* reorder instructions, and does not align control-flow
 //! graphs that differ (as SalSSA does, whose bodies run slower and whose search takes several times as long as
 //! compiling). With [`Policy::Balanced`], arms must be rare in loops (`speed`), and fewer pairs are tried ([`Effort`]).
 
@@ -104,7 +104,7 @@ struct Aligning<'a, 'b> {
     limited: bool,
     pairing: Pairing<'a>,
     probed: OwnSizes,
-    /// What it takes each function to pass a selector in this round, in bytes.
+    /// The bytes in which each function passes a selector in this round.
     least: HashMap<FunctionIndex, Option<i64>, FxBuildHasher>,
     model: SizeModel,
     /// How much each body must save.
@@ -131,14 +131,14 @@ struct Merge {
     left: [Option<i64>; 2],
 }
 
-/// What becomes of a function of a pair, and the bytes that takes.
+/// The disposition of a function of a pair, and its bytes.
 #[derive(Clone, Copy)]
 struct Outcome {
     thunk: bool,
     bytes: i64,
 }
 
-/// How many pairs are in hand at the same time.
+/// The number of pairs that are aligned at the same time.
 const PAIRS_PER_BATCH: usize = 256;
 
 impl Aligning<'_, '_> {
@@ -207,7 +207,7 @@ impl Aligning<'_, '_> {
         !merged.is_empty()
     }
 
-    /// The pairs that save most, each function in one of them. What an alignment could show at most says which pairs need
+    /// The pairs that save most, each function in one of them. Upper bounds of alignments say which pairs need
     /// one.
     fn choose(&mut self, pairs: &mut ByPlace) -> Vec<Pair> {
         loop {
@@ -308,7 +308,7 @@ impl Aligning<'_, '_> {
                         return;
                     };
                     let own = originals.each_ref().map(|it| it.bytes.or_else(|| size(&it.func)));
-                    // Most do not pay, and 256 pairs are in hand.
+                    // Most do not pay, and a batch has 256 pairs.
                     if let [Some(a), Some(b)] = own
                         && share.is_reached(a + b - of_body, a + b)
                     {
@@ -360,7 +360,7 @@ impl Aligning<'_, '_> {
         paying
     }
 
-    /// What becomes of a function if it passes these arguments to a body, where a call of a thunk may execute `left` instructions
+    /// The disposition of a function if it passes these arguments to a body, where a call of a thunk may execute `left` instructions
     /// more, or any number. `None` if it cannot.
     fn outcome(
         &mut self,
@@ -380,7 +380,7 @@ impl Aligning<'_, '_> {
         let calls = i64::from(passing) * i64::from(count);
         if plan.parameterised_body(function).is_none() {
             let keeps_symbol = uses.must_keep_symbol(plan, function).is_some();
-            // What passes extra arguments to it cannot pass them to its thunk.
+            // Callers that pass extra arguments to it cannot pass them to its thunk.
             let thunk = match extra_parameters(plan, merged_into, function) {
                 0 if keeps_symbol || count > 1 => sizes.thunk(signature, arguments, observes),
                 _ => None,

@@ -143,17 +143,17 @@ impl Outline {
         &self.contents[range.start as usize..range.end as usize]
     }
 
-    /// What is written of the function before its blocks: signature, stack slots, stack limit.
+    /// The encoding of the function before its blocks: signature, stack slots, stack limit.
     pub fn header(&self) -> &[u8] {
         self.bytes(&(0..self.blocks[0].head.start))
     }
 
-    /// What is written of a block before its instructions.
+    /// The encoding of a block before its instructions.
     pub fn head(&self, number: usize) -> &[u8] {
         self.bytes(&self.blocks[number].head)
     }
 
-    /// What the instruction at a position of a block is apart from its operands and what can be passed. Of a branch, the
+    /// The content of the instruction at a position of a block, apart from its operands and passable constants. Of a branch, the
     /// blocks to which it goes, by number.
     pub fn content(&self, number: usize, position: u32) -> &[u8] {
         let (_, Range { start: first, .. }) = self.block(number);
@@ -164,7 +164,7 @@ impl Outline {
         self.bytes(&(start..self.ends[position as usize]))
     }
 
-    /// What the last instruction of a block is.
+    /// The content of the last instruction of a block.
     pub fn branch(&self, number: usize) -> &[u8] {
         let (_, Range { end, .. }) = self.block(number);
         self.content(number, end - 1)

@@ -3,7 +3,7 @@
 //! Functions are compared in four steps, each of which looks at fewer of them, and longer: counts that are known without
 //! reading a function; sketches ([`sketch`](super::sketch)), which take a scan; what their outlines have in common, which take a
 //! canonical walk; and alignments of those pairs that would be tried. A function that has the counts of no other one is
-//! not read, and one that resembles no other one is not walked. Nothing is copied. What was found out about a function is
+//! not read, and one that resembles no other one is not walked. Nothing is copied. The findings about a function are
 //! kept from round to round, also where its calls go to other functions by now: an estimate costs bytes if it is wrong,
 //! never correctness.
 
@@ -32,7 +32,7 @@ pub(super) type ByFunction<T> = HashMap<FunctionIndex, T, FxBuildHasher>;
 /// Sketches of functions; `None` of one that is not aligned.
 pub(crate) type Sketches = HashMap<FunctionIndex, Option<Sketch>, FxBuildHasher>;
 
-/// What was found out about functions in order to pair them.
+/// The findings about functions for pairing them.
 pub(super) struct Pairing<'a> {
     /// Of the functions of the unit.
     counts: &'a PrimaryMap<FunctionIndex, Counts>,
@@ -253,7 +253,7 @@ impl ResolveSymbol for CalledSymbols<'_> {
     }
 }
 
-/// Of functions with their counts those that have a companion: one with the same digest and about as many instructions.
+/// Of functions with their counts those that have a companion: one with the same digest and a similar number of instructions.
 fn with_companions(mut counted: Vec<(FunctionIndex, Counts)>) -> Vec<(FunctionIndex, Counts)> {
     counted.retain(|(_, counts)| counts.instructions as usize >= cost::MIN_ALIGNED);
     counted
@@ -335,7 +335,7 @@ impl Resemblance {
         self.instructions.map(|count| cost::LEAST_INSTRUCTION * count as i64)
     }
 
-    /// What a body for two functions of these sizes saves.
+    /// The estimated saving of a body for two functions of these sizes.
     fn saves(&self, functions: [FunctionIndex; 2], [a, b]: [i64; 2]) -> Pair {
         let all: usize = self.instructions.iter().sum();
         let common = (a + b) * self.common as i64 / all.max(1) as i64;

@@ -22,7 +22,7 @@ const HASHES: usize = 32;
 /// How many hashes make a band.
 const BAND: usize = 4;
 
-/// What is known of a function in order to find functions that resemble it.
+/// The sketch of a function, by which functions that resemble it are found.
 #[derive(Clone, Debug)]
 pub(crate) struct Sketch {
     /// A digest of what is no part of a block, and of what blocks there are.

@@ -15,7 +15,7 @@ use cranelift_entity::SecondaryMap;
 /// size.
 pub(super) fn is_kept(func: &Function, outline: &Outline, alignment: &Alignment) -> bool {
     let loops = loops(func);
-    /// What is in a loop, and in none that is in it.
+    /// The blocks of a loop that are in no inner loop.
     #[derive(Clone, Default)]
     struct Content {
         instructions: usize,

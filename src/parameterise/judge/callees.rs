@@ -1,4 +1,4 @@
-//! What judging has to know of callees in which functions differ: which calls must stay direct, and which callees become
+//! The rules for callees in which functions differ: which calls must stay direct, and which callees become
 //! thunks because their addresses are passed.
 
 use super::{Judge, Work};

@@ -53,7 +53,7 @@ fn computed(value: &Value) -> i64 {
 }
 
 impl Work<'_, '_> {
-    /// What is known of the speed of the functions of the table, if they must stay as fast.
+    /// The speed of the functions of the table, if they must stay as fast.
     fn speed(&mut self) -> Option<&Speed> {
         if self.judge.options.similar.policy != Policy::Balanced {
             return None;

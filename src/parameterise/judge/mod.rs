@@ -112,7 +112,7 @@ impl<'t> Judged<'t> {
     }
 }
 
-/// What judging reads: the plan so far, and what is known of the unit.
+/// The inputs of judging: the plan so far, and the state of the unit.
 pub(super) struct Judge<'a> {
     pub plan: &'a Plan,
     pub uses: &'a Uses,
@@ -197,7 +197,7 @@ struct Work<'a, 'b> {
     scratch: &'b mut canon::Scratch,
     encoding: &'b mut canon::Encoding,
     sizes: Sizes<'b>,
-    /// Bytes of functions with so many instructions: where calls go elsewhere and pass nothing more, they take the same.
+    /// Bytes of functions by their numbers of instructions. A function whose calls go elsewhere and pass nothing more keeps its size.
     known: HashMap<(FunctionIndex, usize), i64, FxBuildHasher>,
     counts: &'b mut SimilarCounts,
     /// Once it is needed.
@@ -326,7 +326,7 @@ impl Work<'_, '_> {
         best
     }
 
-    /// Determines whether a body with this argument plan pays. What saves less than `best` need not be known exactly.
+    /// Determines whether a body with this argument plan pays. A saving less than `best` need not be known exactly.
     fn judge_argument_plan(
         &mut self,
         rows: &[u32],

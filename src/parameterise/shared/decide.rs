@@ -44,7 +44,7 @@ pub fn decide_sharing(group: &Group<'_>, policy: Policy) -> Vec<SetDecision> {
         }
         divide(rows, &rows_of_set, &parameters, policy, share, &mut decisions);
     }
-    // What is within one unit, the unit does better by itself: it knows the callers, and compares code.
+    // Functions within one unit are left to the unit: it knows the callers, and compares code.
     let unit = |row: &u32| rows[*row as usize].unit;
     decisions
         .retain(|decision| decision.rows.iter().any(|row| unit(row) != unit(&decision.rows[0])));

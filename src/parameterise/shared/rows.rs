@@ -1,7 +1,7 @@
-//! What other units must know of the functions of this one: their shapes, and their cells.
+//! The summary of the functions of this unit for other units: their shapes, and their cells.
 //!
 //! Functions are compared as they are written: no call is redirected, because other units know a function by its symbol, or
-//! do not know it at all. What only this unit can see is known by a digest of what it does. This module reads; it does *not*
+//! do not know it at all. A symbol that only this unit can see is known by a digest of its behaviour. This module reads; it does *not*
 //! decide.
 
 use crate::apply::KeptCalls;
@@ -100,7 +100,7 @@ pub(super) fn rows(
     Rows { rows, identities }
 }
 
-/// What the digest of a function that only this unit can see is made of.
+/// The input of the digest of a function that only this unit can see.
 struct LocalContents {
     own: Digest,
     references: Vec<(Kind, UserExternalName)>,
@@ -147,7 +147,7 @@ impl Reader<'_> {
         self.contents.push(LocalContents { own, references });
     }
 
-    /// What the function that was just walked has at each place. `None` for a function whose calls may be patched.
+    /// The values of the function that was just walked at all places. `None` for a function whose calls may be patched.
     fn cells(&mut self, function: FunctionIndex, body: &Function) -> Option<Vec<Cell>> {
         if body.dfg.ext_funcs.values().any(|callee| callee.patchable) {
             return None;
@@ -205,11 +205,11 @@ impl Reader<'_> {
         Some(cells)
     }
 
-    /// What each symbol of a cell means.
+    /// The meaning of each symbol of a cell.
     fn identities(self, bodies: &mut dyn Bodies) -> Vec<Identity> {
         let Reader { plan, symbols, contents, local, .. } = self;
         let content = |symbol: &UserExternalName| local[plan.function(symbol)?];
-        // What other units cannot see and has no digest differs from everything else.
+        // A symbol that other units cannot see and that has no digest differs from everything else.
         let mut name = |symbol: &UserExternalName| -> String {
             bodies.link_name(symbol).unwrap_or_else(|| format!("{symbol} of one unit"))
         };

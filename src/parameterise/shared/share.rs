@@ -26,14 +26,14 @@ use alloc::vec::Vec;
 use cranelift_entity::EntitySet;
 use cranelift_mergefunc_units::{SharedSet, SharingMap, fixed_hash};
 
-/// What a sharing map says of the functions of a unit.
+/// The sets that a sharing map has for the functions of a unit.
 #[derive(Default)]
 pub(crate) struct Shared {
     /// The parameters of bodies, and the functions that share each, ascending.
     sets: Vec<(Vec<Vec<u32>>, Vec<FunctionIndex>)>,
     /// Functions that equal functions of other units.
     pub equal: EntitySet<FunctionIndex>,
-    /// What of the map does not fit.
+    /// The number of entries of the map that do not fit.
     ignored: usize,
 }
 
@@ -45,7 +45,7 @@ impl Shared {
     }
 }
 
-/// What a map says of the functions that a plan keeps after identical merging. Walks every function once, and those that share
+/// The sets of a map for the functions that a plan keeps after identical merging. Walks every function once, and those that share
 /// a parameterised body once more.
 pub(crate) fn matched(
     plan: &Plan,
