@@ -1,4 +1,4 @@
-//! Canonical bodies of functions of Cranelift IR: two functions that compute the same in different ways more often have equal
+//! Canonical bodies of functions of Cranelift IR: two functions that compute equal results in different ways more often have equal
 //! ones. For whoever wants [`cranelift-mergefunc`](cranelift_mergefunc) to compare functions after optimisation: take the
 //! canonical body of each function before it is added.
 //!
@@ -9,7 +9,7 @@
 //! repeat, nearly always a single one that a round leaves unchanged. So the canonical body of a canonical body is
 //! that body.
 //!
-//! What it does *not* do: it never looks at more than one function, and proves nothing: Cranelift's optimiser is trusted, as it is
+//! It does *not* look at more than one function, and proves nothing: Cranelift's optimiser is trusted, as it is
 //! when code is compiled.
 
 #![forbid(unsafe_code)]

@@ -72,7 +72,7 @@ impl Joins {
         while core::mem::take(&mut changed) {
             for (at, &block) in order.iter().rev() {
                 let ways = behind[block].iter().filter_map(|&to| left[to]);
-                // What leaves the function goes to the end.
+                // Branches that leave the function go to the end.
                 let ends = leaving[block].then_some(end);
                 let join = ends
                     .into_iter()

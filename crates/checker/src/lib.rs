@@ -12,7 +12,7 @@
 //! ones, all of them hold together, because each rests on places that are equal and on claims that are proved in the
 //! same way (coinduction, as for bisimulations: Park 1981).
 //!
-//! What it does *not* do: it knows no units and no plans (`cranelift-mergefunc` says which claims a plan makes), does not
+//! It does *not* know units or plans (`cranelift-mergefunc` says which claims a plan makes), does not
 //! verify IR, and does not look at machine code.
 //!
 //! A parameterised body is proved for each of its functions, with the extra arguments of that function: see
@@ -22,7 +22,7 @@
 //! |---|---|
 //! | `simulation` | which blocks and values are bound to each other |
 //! | `instruction` | whether two instructions do the same: every format, field by field |
-//! | `tables` | the same of signatures, memory flags, global values, exception tables, symbols |
+//! | `tables` | whether signatures, memory flags, global values, exception tables and symbols are equal |
 //! | `terms` | which values are known, where calls pass extra arguments |
 //! | `selection` | where the kept code alone branches: callee dispatch, and where functions differ |
 //! | `joins` | where the ways of such a branch join |
@@ -75,7 +75,7 @@ pub fn may_replace(
     })
 }
 
-/// What two functions must agree in, besides what they do.
+/// Properties in which two functions must agree, besides their behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison {
     /// Whether they must not differ in what debuggers see.
@@ -93,7 +93,7 @@ pub struct Claim<'a> {
     pub kept: &'a Function,
     /// The function that was called before.
     pub original: &'a Function,
-    /// What they must agree in.
+    /// The properties in which they must agree.
     pub comparison: Comparison,
     /// Whether `kept` is `original` after rewriting.
     pub own: bool,
@@ -112,7 +112,7 @@ impl<'a> Claim<'a> {
     ///
     /// # Errors
     ///
-    /// What differs, and where.
+    /// The first difference, and where it is.
     pub fn prove(&self, symbols: &mut dyn Symbols) -> Result<(), (Mismatch, Place)> {
         Simulation::new(self, symbols).run()
     }
@@ -125,7 +125,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// What a symbol is used for.
+/// The use of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Use {
     /// A direct call.

@@ -1,9 +1,9 @@
-//! What the checker says of a plan: what it proved, or which claim does not hold, where, and what differs there.
+//! The result of checking a plan: the proved claims, or the first false one, with its place and difference.
 
 use core::fmt;
 use cranelift_codegen::ir::{Block, Inst, UserExternalName};
 
-/// What was proved of a plan.
+/// The proved claims of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Proof {
@@ -27,7 +27,7 @@ pub struct Refutation {
     pub kept: UserExternalName,
     /// The function or data object that it replaces.
     pub original: UserExternalName,
-    /// What is wrong.
+    /// The difference.
     pub mismatch: Mismatch,
     /// The place, if bodies differ.
     pub at: Option<Place>,
@@ -47,7 +47,7 @@ pub struct Place {
     pub original_inst: Option<Inst>,
 }
 
-/// What makes a claim false.
+/// Why a claim is false.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mismatch {
     /// Signatures differ.

@@ -6,8 +6,8 @@
 //! block, until the ways join. No other control flow may reach these blocks. Nothing is assumed of the shape of the
 //! branches: a chain, a tree, or anything else of comparisons.
 //!
-//! What is followed alone is what the code does: where the ways join (`joins`) only decides what is compared with
-//! what.
+//! The path that is followed alone is the one that the code takes: where the ways join (`joins`) only decides
+//! which instructions are compared.
 //!
 //! To the code generator, the body is one function: it may run an instruction of a way that the function does not take, and a
 //! processor may do so speculatively. So the ways that are not taken are read as well ([`Simulation::untaken`]). Nothing

@@ -56,7 +56,7 @@ impl<T: EntityRef + ReservedValue> Bijection<T> {
     }
 }
 
-/// What is bound to each other.
+/// Pairs of entities that are bound to each other.
 #[derive(Default)]
 struct Bound {
     values: Bijection<Value>,
@@ -87,7 +87,7 @@ pub(crate) struct Simulation<'a> {
     bound: Bound,
     reached: Reached,
     known: [Known; 2],
-    /// What is known of values, where calls pass extra arguments.
+    /// Known values, where calls pass extra arguments.
     pub terms: [Terms; 2],
     /// The constants that exist on either side: the pool has gaps, and panics there.
     constants: [EntitySet<Constant>; 2],
@@ -132,13 +132,13 @@ impl<'a> Simulation<'a> {
         self.walk().map_err(|mismatch| (mismatch, self.at))
     }
 
-    /// The same walk; returns what was recorded.
+    /// Walks both functions; returns the recorded trace.
     pub fn recorded(mut self) -> Result<Recorder, Mismatch> {
         self.walk()?;
         Ok(*self.recorder.take().expect("was asked for"))
     }
 
-    /// The same walk; returns the instructions that were compared with each other, up to the first that differ.
+    /// Walks both functions; returns the instructions that were compared with each other, up to the first that differ.
     pub fn paired(mut self) -> Vec<(Inst, Inst)> {
         self.pairs = Some(Vec::new());
         let _ = self.walk();
@@ -476,7 +476,7 @@ impl<'a> Simulation<'a> {
         !self.reached.dead
     }
 
-    /// What debuggers see of an instruction, if it is compared.
+    /// Compares the metadata of an instruction that debuggers see, if it is compared.
     fn metadata(&mut self, kept: Inst, original: Inst) -> Checked {
         let Claim { kept: a, original: b, comparison, .. } = *self.claim;
         if !comparison.debug_info {

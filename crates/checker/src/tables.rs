@@ -1,4 +1,4 @@
-//! What instructions and headers refer to, compared by content.
+//! Tables of instructions and headers, compared by content.
 
 use super::proof::Mismatch;
 use super::simulation::{Simulation, require};

@@ -108,7 +108,7 @@ impl ExtraTerm {
     }
 }
 
-/// The low bits of a number, as many as an integer type of up to 64 bits has.
+/// The low bits of a number: the width of an integer type of up to 64 bits.
 pub(crate) fn masked(ty: Type, bits: u64) -> u64 {
     bits & (u64::MAX >> (64 - ty.bits().clamp(1, 64)))
 }
@@ -265,7 +265,7 @@ impl Terms {
                     Term::Behind(_, Base::Value(_) | Base::Slot(_), _) => None,
                 }
             }
-            // What was passed as a float of more bits.
+            // The value may have been passed as a float of more bits.
             I::Unary { opcode: Opcode::Ireduce, arg } if ty.is_int() => {
                 let (_, bits) = self.bits(func, *arg)?;
                 Some(Term::Bits(ty, u128::from(masked(ty, bits as u64))))

@@ -3,7 +3,7 @@
 //! The code of an earlier unit is no longer available when a later function is merged into it, so the two cannot be
 //! walked in step. But a simulation of a function with itself sees everything that a simulation with another
 //! function would compare, in the same order, and records it: values and blocks by number, everything else by
-//! content. Two functions with equal traces would be bound to each other step by step. What is left to prove is
+//! content. Two functions with equal traces would be bound to each other step by step. It remains to prove
 //! that their references may replace each other, and these are kept in full.
 //!
 //! Every comparison of a simulation goes through [`Simulation::same`] or is recorded next to it, so the trace is as
@@ -23,7 +23,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::{EntityRef, SecondaryMap};
 
-/// What a function does, for comparing it with a function whose code is not available.
+/// The behaviour of a function, for comparing it with a function whose code is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// 256 bits that cover everything but references.
@@ -38,7 +38,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// What is wrong with the function, if something is.
+    /// The error in the function, if there is one.
     pub fn of(func: &Function, key: u64, comparison: Comparison) -> Result<Trace, Mismatch> {
         let claim = Claim::new(func, func, comparison);
         let mut recorder = Recorder::default();

@@ -17,7 +17,7 @@ use std::process::Command;
 use testkit::measure::{self, Figures as Found};
 use testkit::scale::Family;
 
-/// What one run printed.
+/// The figures that one run printed.
 #[derive(Clone, Copy)]
 struct Figures {
     seconds: f64,
@@ -34,7 +34,7 @@ fn number_before(text: &str, after: &str) -> Option<f64> {
     before[start..].replace(',', "").parse().ok()
 }
 
-/// What is compared: the name of the column, and an option.
+/// The compared variants: the name of the column, and an option.
 const VARIANTS: [(&str, Option<&str>); 3] =
     [("without", Some("--no-merge")), ("identical", Some("--similar=off")), ("all", None)];
 
@@ -70,7 +70,7 @@ fn run(unit: &Path, option: Option<&str>) -> Figures {
     }
 }
 
-/// What the rounds of each variant printed, one after the other. In each round all have a turn.
+/// The figures of the rounds of each variant, one after the other. Each round runs every variant.
 fn rounds(unit: &Path, rounds: u32) -> [Vec<Figures>; VARIANTS.len()] {
     let mut all = [const { Vec::new() }; VARIANTS.len()];
     for round in 0..rounds as usize {

@@ -1,6 +1,6 @@
 //! Arguments that several subcommands share, and what they mean.
 //!
-//! Each group is flattened into the options of the subcommands that need it. What a group says is
+//! Each group is flattened into the options of the subcommands that need it. The group is
 //! turned into plain data here; nothing is read or written but the unit.
 
 use crate::canonical::canonicalize;
@@ -162,7 +162,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// What cannot be read, with path and line.
+    /// A file that cannot be read, with path and line.
     pub fn read(&self, sources: &Sources, isa: &dyn TargetIsa, general: &General) -> Result<Unit> {
         let mut marks = self.defaults.marks()?;
         let Defaults { linkage, addresses, data_addresses, .. } = self.defaults;
@@ -191,7 +191,7 @@ pub struct Pass {
     #[arg(long)]
     pub walk_all: bool,
 
-    /// What is done to every function before it is compared
+    /// How every function is changed before it is compared
     #[arg(long, value_enum, value_name = "HOW", default_value_t = How::None)]
     pub canonicalize: How,
 
@@ -212,11 +212,11 @@ pub struct Pass {
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = SimilarPolicy::Balanced)]
     pub similar: SimilarPolicy,
 
-    /// What functions that differ in their callees are merged into
+    /// How functions that differ in their callees are merged
     #[arg(long, value_enum, value_name = "HOW", default_value_t = CalleeParameters::Indirect)]
     pub callees: CalleeParameters,
 
-    /// What functions that differ in few instructions are merged into
+    /// How functions that differ in few instructions are merged
     #[arg(long, value_enum, value_name = "HOW", default_value_t = DifferingInstructions::Select)]
     pub instructions: DifferingInstructions,
 
@@ -343,7 +343,7 @@ pub struct Settings {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Code generation")]
 struct TargetArg {
-    /// What code is made for: x86_64, aarch64, or a triple such as aarch64-apple-darwin
+    /// The target of the code: x86_64, aarch64, or a triple such as aarch64-apple-darwin
     ///
     /// Without this option, it is the first 'target' that the unit names before its first function,
     /// and x86_64 if it names none. 'set' lines there hold like --set. A unit that contradicts the
@@ -356,7 +356,7 @@ struct TargetArg {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Code generation")]
 pub struct Targets {
-    /// What code is measured for: x86_64, aarch64, or a triple such as aarch64-apple-darwin; may be
+    /// The targets of measured code: x86_64, aarch64, or a triple such as aarch64-apple-darwin; may be
     /// repeated
     ///
     /// 'set' lines in front of the first function of the unit hold like --set. A unit that contradicts

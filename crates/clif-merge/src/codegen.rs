@@ -34,7 +34,7 @@ impl<'a> Compiler<'a> {
     ///
     /// # Errors
     ///
-    /// What Cranelift says.
+    /// Errors of Cranelift.
     pub fn compile(&mut self, func: Function) -> Result<&CompiledCode, String> {
         let Compiler { isa, context } = self;
         check_settings(&func, *isa)?;
@@ -59,7 +59,7 @@ impl<'a> Compiler<'a> {
     ///
     /// # Errors
     ///
-    /// What Cranelift says.
+    /// Errors of Cranelift.
     pub fn listing(&mut self, func: Function) -> Result<String, String> {
         self.context.set_disasm(true);
         let listing = self.compile(func).map(|code| code.vcode.clone().unwrap_or_default());
@@ -71,7 +71,7 @@ impl<'a> Compiler<'a> {
     ///
     /// # Errors
     ///
-    /// What Cranelift says, with the function of the unit.
+    /// Errors of Cranelift, with the function of the unit.
     pub fn compile_of(
         &mut self,
         function: usize,
@@ -227,7 +227,7 @@ impl fmt::Display for Switches<'_> {
 ///
 /// # Errors
 ///
-/// What it says.
+/// The setting that does not fit.
 pub fn check_settings(func: &Function, isa: &dyn TargetIsa) -> Result<(), String> {
     if !depends_on_settings(func) {
         return Ok(());
@@ -239,7 +239,7 @@ pub fn check_settings(func: &Function, isa: &dyn TargetIsa) -> Result<(), String
     }
 }
 
-/// What the verifier says first, in one line.
+/// The first error of the verifier, in one line.
 fn message(errors: &VerifierErrors) -> String {
     errors.0.first().map_or(String::new(), |error| error.to_string())
 }

@@ -78,7 +78,7 @@ Examples:
 ///
 /// # Errors
 ///
-/// What cannot be read or written; summaries that are damaged, of another version, or do not belong together.
+/// Files that cannot be read or written; summaries that are damaged, of another version, or do not belong together.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { inputs, output, parts, partial, report, format, similar, general } = opts;
     let output = output.as_deref().map(Output::check).transpose()?;
@@ -159,7 +159,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
 ///
 /// # Errors
 ///
-/// What cannot be read.
+/// Files that cannot be read.
 pub fn open(paths: &[PathBuf]) -> Result<Vec<FileAt>> {
     let open = |path: &PathBuf| {
         FileAt::open(path).with_context(|| format!("cannot read {}", path.display()))

@@ -100,7 +100,7 @@ struct Sharing {
 
     /// Share function bodies with other units as a map says that 'combine' made; implies --content-addressed
     ///
-    /// The map is not trusted: whatever is wrong with it, it can cost bytes only. What does not fit the unit is ignored.
+    /// The map is not trusted: a wrong one can cost bytes only. Entries that do not fit the unit are ignored.
     #[arg(long, value_name = "MAP", help_heading = "Merging", conflicts_with_all = ["no_merge", "merge_limit"])]
     map: Option<PathBuf>,
 }
@@ -117,7 +117,7 @@ Examples:
 ///
 /// # Errors
 ///
-/// What cannot be read, compiled or written, and with `--verify` what is wrong with the result.
+/// Units that cannot be read, compiled or written, and with `--verify` errors in the result.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts {
         input,
@@ -191,7 +191,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         if common.general.verbose {
             messages.push(details(pass));
             let before = stats.code_bytes.saturating_add_signed(stats.saved_code_bytes);
-            // What parameterised bodies replace is not compiled.
+            // Functions that parameterised bodies replace are not compiled.
             let about = if stats.new_bodies > 0 { "about " } else { "" };
             messages.push(format!(
                 "{about}{} bytes of code without merging: {about}{:.2}% saved",

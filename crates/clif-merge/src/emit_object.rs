@@ -51,7 +51,7 @@ pub struct Object {
     pub bytes: Vec<u8>,
     /// The size of the code of all functions in bytes, without padding.
     pub code_bytes: u64,
-    /// What merging did; `None` if there was none.
+    /// The result of merging; `None` if there was none.
     pub merged: Option<Outcome>,
     /// The time from the first definition to the finished object.
     pub time: Time,
@@ -93,7 +93,7 @@ fn cpu_time() -> Option<Duration> {
     Some(sum)
 }
 
-/// What merging did.
+/// The result of merging.
 #[derive(Debug)]
 pub struct Outcome {
     /// Counts and bytes.
@@ -109,16 +109,16 @@ pub struct Outcome {
     pub frames: Option<Frames>,
 }
 
-/// What is known of the frames of code.
+/// The tables of the frames of code.
 #[derive(Debug)]
 pub struct Frames {
-    /// All of it.
+    /// The table of all frames.
     pub written: WrittenFrames,
     /// How many bytes the part takes that an engine would keep, whose code has line tables of its own.
     pub compact_bytes: u64,
 }
 
-/// What is made of a unit, and what is said of it.
+/// The files that are made of a unit, and the messages.
 #[derive(Debug, Default)]
 pub struct Request {
     /// How functions are merged; `None` if they are not.
@@ -483,7 +483,7 @@ fn declare_data(unit: &Unit, module: &mut dyn Module, ids: &mut Ids) -> Result<V
     Ok(data)
 }
 
-/// Names everything that `func` refers to as the module does. What the unit does not define is
+/// Names everything that `func` refers to as the module does. A symbol that the unit does not define is
 /// declared as an import: of a function if it is one for `func`, otherwise of data. The first use
 /// decides, which is right for all: an undefined symbol is but a name.
 fn rename(unit: &Unit, module: &mut dyn Module, ids: &mut Ids, func: &mut Function) -> Result<()> {
@@ -671,7 +671,7 @@ fn define_aligned(
     module.define_function_bytes(id, alignment, code.code_buffer(), &relocs)
 }
 
-/// What the module says, with the function if it is one.
+/// The error of the module, with the function if it is about one.
 fn of_function(index: Option<usize>, error: ModuleError) -> anyhow::Error {
     let error = match error {
         ModuleError::Compilation(error) => error.to_string(),

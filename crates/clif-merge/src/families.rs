@@ -1,7 +1,7 @@
 //! The part of a report about families: functions that the source writes once, such as all instances of a generic
 //! function. And about near misses: functions that could share a body, and do not.
 //!
-//! What is one family is said by the names of the source; nothing depends on it.
+//! Names of the source define families; nothing depends on them.
 
 use crate::decisions::{Decision, by_name};
 use crate::measure::Sizes;
@@ -33,7 +33,7 @@ pub struct Family {
 pub struct NearMiss {
     /// The name of the first one, as `why` takes it.
     pub function: String,
-    /// What the source calls it, if that is known.
+    /// Its name in the source, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_name: Option<String>,
     /// How many functions these are.

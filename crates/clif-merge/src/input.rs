@@ -49,7 +49,7 @@ enum Reach {
     Called,
 }
 
-/// What a module and a component begin with.
+/// The first bytes of a module and a component.
 const MAGIC: &[u8] = b"\0asm";
 
 impl Files {

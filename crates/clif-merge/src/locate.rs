@@ -27,7 +27,7 @@ pub struct Opts {
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
 
-    /// What 'compile --merge-map' wrote of each unit
+    /// The merge map of each unit, written by 'compile --merge-map'
     #[arg(required = true, value_name = "UNIT.json")]
     units: Vec<PathBuf>,
 
@@ -59,14 +59,14 @@ Examples:
   clif-merge locate program a.json b.json --at 0x4011d0
   clif-merge locate program a.json b.json --stack 0x4011d0,0x401200,0x40117c";
 
-/// What `compile --merge-map` writes of a unit.
+/// The merge map of a unit, as `compile --merge-map` writes it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct UnitMap {
     /// The name of the unit, which is that of the file symbol in its object.
     unit: String,
     /// Its functions, and those that the pass added.
     functions: Vec<Function>,
-    /// What its code runs and calls.
+    /// The functions that its code runs and calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     frames: Option<WrittenFrames>,
 }
@@ -89,7 +89,7 @@ struct Function {
 }
 
 impl UnitMap {
-    /// What is written of a unit.
+    /// The merge map of a unit.
     pub fn new(
         unit: String,
         functions: Vec<LinkedFunction>,
@@ -147,7 +147,7 @@ fn address(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 ///
-/// What cannot be read; an image without symbols.
+/// Files that cannot be read; an image without symbols.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { image, units, at, stack, general } = opts;
     let mut map = LinkedMap::new();

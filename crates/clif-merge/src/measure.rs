@@ -1,4 +1,4 @@
-//! What merging costs and saves: seconds and bytes.
+//! The costs and savings of merging: seconds and bytes.
 //!
 //! Times are wall-clock times, on the threads that the command line asks for. They leave out what only this program does: copies are made before the clock starts. Sizes are those of compiled code, without padding. Nothing is printed.
 
@@ -126,7 +126,7 @@ fn pass_here(unit: &Unit, options: &Options<'_>, jobs: &Jobs) -> Result<(Applied
     Ok((Applied { plan, names, bodies }, time))
 }
 
-/// What compiling a unit takes and gives.
+/// The time that compiling a unit takes, and its results.
 #[derive(Debug, Default)]
 pub struct Compiled {
     /// Bytes of code.
@@ -184,7 +184,7 @@ pub fn compile(
     Compiled { sizes: Sizes::of(sizes_before, sizes_after), before, after }
 }
 
-/// What it takes to know the size of a function's code.
+/// The work to determine the size of a function's code.
 enum Work {
     /// Nothing.
     Known(u32),

@@ -1,4 +1,4 @@
-//! What happens when there is no memory left: one line, and the exit code of input that is too large.
+//! Exhausted memory: one line, and the exit code of input that is too large.
 //!
 //! Rust itself would end the program by a signal, with a backtrace that takes more memory, and only a
 //! nightly compiler can change that. An allocator can, so here is one: that of the system, which never
@@ -40,7 +40,7 @@ fn end(bytes: usize) -> ! {
 // SAFETY: every call is passed on as it is to the allocator of the system, which upholds the contract.
 unsafe impl GlobalAlloc for OrEnd {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller upholds the contract, which is the same for both; so below.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`, which both allocators share; so below.
         or_end(unsafe { System.alloc(layout) }, layout.size())
     }
 

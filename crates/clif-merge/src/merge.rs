@@ -61,7 +61,7 @@ Examples:
 ///
 /// # Errors
 ///
-/// What cannot be read or written, and with `--verify` what is wrong with the result.
+/// Units that cannot be read or written, and with `--verify` errors in the result.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { input, output, dispositions, aliases, common } = opts;
     let output = Output::check(&output)?;
@@ -159,7 +159,7 @@ pub fn summary(counts: &Counts) -> String {
     line
 }
 
-/// What the pass did, for `--verbose`.
+/// The statistics of the pass, for `--verbose`.
 pub fn details(stats: &Stats) -> String {
     let mut text = format!(
         "walked {} functions with {} instructions; {} classes, {} functions share theirs",

@@ -62,7 +62,7 @@ impl ProgressLine {
         }
     }
 
-    /// What the line says now.
+    /// The present text of the line.
     fn text(&self, now: Instant) -> String {
         let ProgressLine { what, total, done, .. } = self;
         if *total == 0 {

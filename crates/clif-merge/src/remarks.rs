@@ -29,7 +29,7 @@ pub struct Opts {
     #[command(flatten)]
     input: Input,
 
-    /// What the remarks are written as
+    /// The format of the remarks
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
 
@@ -82,7 +82,7 @@ enum Format {
 ///
 /// # Errors
 ///
-/// What cannot be read or written.
+/// Files that cannot be read or written.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { input, format, output, no_alias, filter, jobs, common } = opts;
     let output = Output::check(&output)?;
@@ -120,7 +120,7 @@ fn name_of(kind: Kind) -> &'static str {
     }
 }
 
-/// What a part of a message is.
+/// The kind of a part of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Words,
@@ -130,7 +130,7 @@ enum Part {
     Id(&'static str),
 }
 
-/// What is said of a decision behind its name, in parts.
+/// The message about a decision behind its name, in parts.
 fn message(decision: &Decision) -> Vec<(Part, String)> {
     let words = |text: &str| (Part::Words, text.to_owned());
     let outcome = &decision.outcome;

@@ -40,7 +40,7 @@ use target_lexicon::Triple;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
-    /// What the report is written as
+    /// The format of the report
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
 
@@ -141,7 +141,7 @@ pub struct Report {
     pub similar: Similar,
     /// Data objects.
     pub data: Data,
-    /// What was decided about each function and data object, for the target `host`.
+    /// The decision about each function and data object, for the target `host`.
     pub decisions: Vec<Decision>,
 }
 
@@ -274,13 +274,13 @@ impl Native {
         }
     }
 
-    /// What a person calls the target.
+    /// The name of the target for a person.
     pub fn title(&self) -> &str {
         target_title(&self.target)
     }
 }
 
-/// What a person calls a target of a report.
+/// The name of a target of a report for a person.
 pub fn target_title(target: &str) -> &str {
     match target {
         "x86_64" => "x86-64",
@@ -354,7 +354,7 @@ fn in_order<S: Serializer>(pairs: &[(&str, usize)], serializer: S) -> Result<S::
 ///
 /// # Errors
 ///
-/// What cannot be read or compiled, with `--verify` what is wrong with the result, and with
+/// Units that cannot be read or compiled, with `--verify` errors in the result, and with
 /// `--min-saved` that too little is saved.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { format, output, rows, repeat, min_saved, max_listings, .. } = opts;
@@ -395,7 +395,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     Ok(Exit::Done.into())
 }
 
-/// What is to be measured.
+/// A measurement to be made.
 pub struct Task<'a> {
     /// The unit.
     pub input: &'a Input,
@@ -411,7 +411,7 @@ pub struct Task<'a> {
     pub aliases: bool,
     /// The threads.
     pub jobs: JobsArg,
-    /// What is said meanwhile.
+    /// The options for progress and messages.
     pub general: &'a General,
 }
 
@@ -438,7 +438,7 @@ pub struct Measured<'a> {
 ///
 /// # Errors
 ///
-/// What cannot be read or compiled, with `--verify` what is wrong with the result, and what `finish` says.
+/// Units that cannot be read or compiled, with `--verify` errors in the result, and errors of `finish`.
 pub fn measure<R>(task: &Task<'_>, finish: impl FnOnce(Measured<'_>) -> Result<R>) -> Result<R> {
     let Task { input, pass, isas, rows, repeat, aliases, jobs, general } = *task;
     let mut start = Instant::now();

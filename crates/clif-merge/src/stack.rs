@@ -15,7 +15,7 @@ use cranelift_mergefunc_frames::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What a unit says of its code, as it is written.
+/// The code of a unit, as it is written.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct WrittenFrames {
     /// The names of functions, by their numbers in the table.
@@ -37,7 +37,7 @@ impl WrittenFrames {
 
     /// # Errors
     ///
-    /// What is wrong with the table.
+    /// Errors in the table.
     pub fn read(self) -> Result<UnitFrames> {
         let WrittenFrames { functions, code, table } = self;
         let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
@@ -67,7 +67,7 @@ impl WrittenFrames {
     }
 }
 
-/// What a unit says of its code.
+/// The code of a unit.
 #[derive(Clone, Debug)]
 pub struct UnitFrames {
     table: Table,
@@ -135,7 +135,7 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// What is known of a frame from its address alone.
+    /// The level of a frame, by its address alone.
     fn level(&self, address: u64, is_return: bool) -> Result<Level<Function>> {
         let inside = address - u64::from(is_return && address > 0);
         let mut level = Level { running: Vec::new(), is_thunk: false };

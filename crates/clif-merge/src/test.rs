@@ -18,7 +18,7 @@ use std::time::Duration;
 ///
 /// A file says at its beginning how it is tested: 'test merge' compares the disposition of every function,
 /// 'test run' calls functions before and after merging; filetests/readme.clif describes the format. A file
-/// whose code crashes or never ends has failed, and the others run all the same. With
+/// whose code crashes or never ends has failed, and the others still run. With
 /// CRANELIFT_TEST_BLESS=1 in the environment, expectations are rewritten instead of compared.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
@@ -165,7 +165,7 @@ fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
         let cannot_read = || format!("cannot read {}", path.display());
         let is_directory = std::fs::metadata(path).with_context(cannot_read)?.is_dir();
         let mut any = false;
-        // What is yet to be visited, the next one last.
+        // The entries still to be visited, the next one last.
         let mut open = vec![Entry { path: path.clone(), is_directory }];
         while let Some(Entry { path, is_directory }) = open.pop() {
             // A path that cannot be resolved, such as that of a pipe on the command line, is used as it is.

@@ -1,4 +1,4 @@
-//! What is being written and must not be left behind: a file that is half written, and a directory of temporary files.
+//! Unfinished output that must not be left behind: a file that is half written, and a directory of temporary files.
 //!
 //! When a signal asks the program to end (`SIGINT`, `SIGTERM`), this is the only clean-up.
 //! On systems other than Unix, they stay where they are when the program is ended.
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tempfile::{NamedTempFile, TempDir};
 
-/// What there is to remove.
+/// The files and directories to remove.
 #[derive(Debug)]
 struct Unfinished {
     file: Option<PathBuf>,
@@ -32,7 +32,7 @@ static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished { file: None, direc
 ///
 /// # Errors
 ///
-/// What `make` says.
+/// Errors of `make`.
 pub fn begin(
     make: impl FnOnce() -> std::io::Result<NamedTempFile>,
 ) -> std::io::Result<NamedTempFile> {
@@ -59,7 +59,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Errors of the system.
     pub fn new() -> std::io::Result<Directory> {
         heed_signals();
         let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +96,7 @@ fn remove_directory(path: &Path) {
     }
 }
 
-/// What a signal does instead of ending the program.
+/// The action of a signal instead of ending the program.
 static AT_SIGNAL: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
 /// From now on, signals that ask the program to end call `end`, which makes it end by itself. Only where there are such
@@ -106,14 +106,14 @@ pub fn end_with(end: Box<dyn Fn() + Send + Sync>) {
     let _ = AT_SIGNAL.set(end);
 }
 
-/// Removes all of it, if there is something and nothing is just being done with it.
+/// Removes the unfinished output, if there is some and no thread is using it.
 pub fn remove() {
     if let Ok(mut unfinished) = UNFINISHED.try_lock() {
         unfinished.remove();
     }
 }
 
-/// From now on, removes all of it before a signal ends the program.
+/// From now on, removes the unfinished output before a signal ends the program.
 #[cfg(unix)]
 fn heed_signals() {
     use signal_hook::consts::{SIGINT, SIGTERM};

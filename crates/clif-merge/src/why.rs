@@ -72,7 +72,7 @@ const CONTEXT: usize = 4;
 ///
 /// # Errors
 ///
-/// What cannot be read, and names that the unit does not have.
+/// Units that cannot be read, and names that the unit does not have.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { words, neighbours, defaults, common } = opts;
     if words.first().is_some_and(is_summary) {
@@ -127,7 +127,7 @@ fn split(words: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Vec<String>)> {
             word.starts_with('%') || numbers.is_some_and(|(a, b)| digits(a) && digits(b))
         })
     };
-    // What the source calls a function can look like anything; a file that is there is no name.
+    // A function's name in the source can look like anything; a file that is there is no name.
     let is_source_name = |word: &PathBuf| word.as_os_str() != "-" && !word.exists();
     let syntactic = words.iter().rev().take_while(|word| is_name(word)).count();
     // Names are one or two, and the unit stands before them.
@@ -410,7 +410,7 @@ impl<'a> Explainer<'a> {
             Some(site) => {
                 self.listings.line_of(&given.place, site).map(|line| line - given.place.line)
             }
-            // What is not written at all is missed at the end of the one that goes on.
+            // A line that is not written at all is missed at the end of the one that goes on.
             None => Some(lines.len() - 1),
         };
         let at = at.unwrap_or(0).min(lines.len() - 1);

@@ -1,7 +1,7 @@
 //! The program `clif-merge` as its users meet it: command lines in, exit codes and texts out.
 //!
 //! Each test runs the program in a process of its own. Whether it merges correctly is for the filetests;
-//! these tests are about the rest: files, options, errors, output. What the program prints is pinned in
+//! these tests are about the rest: files, options, errors, output. The output of the program is pinned in
 //! `cli/*.trycmd`, which `text.rs` runs; here are objects, pipes, signals, JSON, and properties of many inputs.
 
 #[path = "cli/across.rs"]
@@ -54,7 +54,7 @@ use std::process::{Command, Stdio};
 
 const FUNCTION: &str = "function %f(i32) -> i32 {\nblock0(v0: i32):\n    return v0\n}\n";
 
-/// What is said of each unit of `malformed.txt`, by every command. `SNAPSHOTS=overwrite` writes it.
+/// The messages of every command about each unit of `malformed.txt`. `SNAPSHOTS=overwrite` writes them.
 #[test]
 fn malformed_units_end_with_1() {
     let file = inputs().join("malformed.txt");
@@ -514,7 +514,7 @@ fn the_report_of_similar_functions() {
     // The set may be divided into one function and the others.
     assert!((4..=5).contains(&(count("functions") + count("left"))), "{similar}");
     let native = &report["native"][report["host"].as_str().expect("a name").replace('-', "_")];
-    // What the sets save is predicted; the total is measured after merging.
+    // The savings of the sets are predicted; the total is measured after merging.
     let bytes = |name: &str| native[name].as_i64().expect("a number");
     assert!(similar["saved"].as_i64().expect("a number") > 0, "{report}");
     assert!(bytes("saved_by_similar") <= bytes("before") - bytes("after"), "{report}");

@@ -83,7 +83,7 @@ struct Case {
     text: &'static str,
     options: &'static [&'static str],
     code: i32,
-    /// What stands in the output, in this order.
+    /// The texts in the output, in this order.
     says: &'static [&'static str],
 }
 

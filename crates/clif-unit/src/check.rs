@@ -1,7 +1,7 @@
 //! Is the merged unit what it should be?
 //!
 //! The independent checker proves the plan, and Cranelift's verifier looks at every function that is
-//! not the one that was read. What fails here is a bug of the pass.
+//! not the one that was read. A failure here is a bug of the pass.
 
 use crate::data::GivenData;
 use crate::pass::{Emit, Merged};
@@ -15,7 +15,7 @@ use cranelift_mergefunc::data::{DataIndex, DataObject};
 use cranelift_mergefunc::{Bodies, FunctionIndex, Options, cranelift_codegen};
 use std::fmt;
 
-/// What is wrong with a merged unit, for a person to read.
+/// An error in a merged unit, for a person to read.
 #[derive(Debug)]
 pub struct CheckError(String);
 

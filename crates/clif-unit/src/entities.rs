@@ -15,7 +15,7 @@ use cranelift_mergefunc::cranelift_codegen;
 use cranelift_reader::SourceMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is wrong in a text: its line (from 0), its column (from 1), and the message.
+/// An error in a text: its line (from 0), its column (from 1), and the message.
 pub(crate) type Wrong = (usize, usize, String);
 
 /// The first word of a function's text for an entity that the text does not declare. Values and blocks are looked up

@@ -209,7 +209,7 @@ impl Header {
         added.map_err(|(column, error)| Place::column(file, number, column).error(error))
     }
 
-    /// What holds for code for `targets`.
+    /// The settings for code for `targets`.
     fn settings(&self, targets: &[Triple]) -> Result<Vec<Said>> {
         let Some(first) = self.targets.first() else {
             return Ok(last_of_each(&self.settings, |said| &said.setting.name));

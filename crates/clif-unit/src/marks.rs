@@ -33,7 +33,7 @@ const COMMENT: char = '#';
 ///
 /// # Errors
 ///
-/// What is wrong with it, in one line.
+/// The error in the pattern, in one line.
 pub fn parse_pattern(option: &str, text: &str) -> Result<Pattern, String> {
     if text.is_empty() {
         return Err(
@@ -111,7 +111,7 @@ impl Patterns {
 /// The marks that functions have by their names: from the command line, or from whoever wrote the unit.
 #[derive(Debug, Default)]
 pub struct Marks {
-    /// What is known of functions, in place of the defaults.
+    /// Known attributes of functions, in place of the defaults.
     known: HashMap<String, Attributes>,
     exported: Patterns,
     externally_called: Patterns,

@@ -33,7 +33,7 @@ pub enum Fit {
 }
 
 impl<'a> Wanted<'a> {
-    /// What a person wrote. What is no valid pattern matches nothing as a pattern.
+    /// The name that a person wrote. An invalid pattern matches nothing as a pattern.
     pub fn new(name: &'a str) -> Wanted<'a> {
         let pattern = globset::Glob::new(name).ok().filter(|_| name.contains(['*', '?']));
         Wanted { name, pattern: pattern.map(|pattern| pattern.compile_matcher()) }
@@ -58,7 +58,7 @@ pub struct Names {
     namespace: u32,
     texts: Vec<String>,
     by_text: HashMap<String, u32>,
-    /// What the source calls functions, as the text says it. It is demangled when it is asked for: most runs print no names,
+    /// Names of functions in the source, as the text says them. A name is demangled when it is asked for: most runs print no names,
     /// and demangling all of a large unit takes as long as reading a part of it.
     source: HashMap<UserExternalName, String>,
 }
@@ -77,7 +77,7 @@ pub(crate) fn in_comment(comment: &str) -> Option<&str> {
     Some(name).filter(|name| !name.is_empty())
 }
 
-/// What follows `word[N]::`, or `word[N]` at the end.
+/// The text after `word[N]::`, or after `word[N]` at the end.
 fn numbered<'a>(name: &'a str, word: &str) -> Option<&'a str> {
     let rest = name.strip_prefix(word)?.strip_prefix('[')?;
     let (number, rest) = rest.split_once(']')?;
@@ -230,7 +230,7 @@ impl Names {
         self.source.insert(symbol.clone(), raw.to_owned());
     }
 
-    /// What the source calls a function, demangled, if that is known.
+    /// The name of a function in the source, demangled, if that is known.
     pub fn of_source(&self, symbol: &UserExternalName) -> Option<String> {
         self.source.get(symbol).map(|raw| demangled(raw))
     }

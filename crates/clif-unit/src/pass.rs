@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 /// The form of a jump in CLIF, which has none between functions.
 pub const CALL_THUNKS: CallThunks = CallThunks { tail_calls: true, colocated: true };
 
-/// What is to be emitted for a function of the merged unit.
+/// The emission of a function of the merged unit.
 #[derive(Clone, Debug)]
 pub enum Emit {
     /// A body. (Boxed: most of what is emitted are these, but not all.)
@@ -35,7 +35,7 @@ pub enum Emit {
 /// A unit after merging. The order is that of the unit, new bodies at the end.
 #[derive(Debug)]
 pub struct Merged {
-    /// What to emit, by `FunctionIndex`.
+    /// The emissions, by `FunctionIndex`.
     pub emit: Vec<Emit>,
     /// Whether a body is another one than in the unit, by `FunctionIndex`.
     pub changed: Vec<bool>,
@@ -68,7 +68,7 @@ impl SyncBodies for Held<'_> {
 struct UnitBodies<'a> {
     held: Held<'a>,
     names: &'a mut Names,
-    /// What only this unit can see.
+    /// Symbols that only this unit can see.
     local: HashSet<&'a UserExternalName>,
     /// The number of the next new body.
     next: u32,
@@ -192,7 +192,7 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names) -> Merged {
     Merged { emit, changed, data, names, plan }
 }
 
-/// What a thunk or an alias of the text becomes: its target, where that was merged away, is its representative.
+/// The new target of a thunk or an alias of the text: the representative, if its target was merged away.
 fn stays(plan: &Plan, func: &Function, kind: Became, target: &UserExternalName) -> Emit {
     let (target, further) = match plan.function(target) {
         None => (target.clone(), Vec::new()),
@@ -239,7 +239,7 @@ pub fn summarize(unit: &Unit, options: &Options<'_>, name: String) -> Result<Uni
     let (merger, mut bodies) = prepared(&unit.functions, unit, &mut names, options, false)?;
     let summary = merger.summarize(&mut bodies, name);
     let mut summary = summary.expect("content addressing is on");
-    // What linkers do not know goes by its number: here all functions have the names of the text.
+    // A symbol that linkers do not know goes by its number: here all functions have the names of the text.
     let display = |given: &Given| (given.symbol.to_string(), unit.names.display(&given.symbol));
     let displayed: HashMap<String, String> = unit.given.iter().map(display).collect();
     for function in &mut summary.functions {

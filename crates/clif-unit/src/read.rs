@@ -1,7 +1,7 @@
 //! One function, read by Cranelift's reader, and what is wrong with its text.
 //!
 //! The reader's errors have a line only, which may be below the mistake, since it looks one word ahead; and it panics at
-//! some mistakes. What is not a mistake for it and yet means nothing is for `scan` and `entities`.
+//! some mistakes. `scan` and `entities` find texts that it reads although they mean nothing.
 
 use crate::contain::contain;
 use crate::entities;

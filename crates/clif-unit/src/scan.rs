@@ -14,7 +14,7 @@ use crate::words::{DEFAULTS, FUNCTION, PREFIX, Said, Wrong, blank, expect, first
 use anyhow::Result;
 use winnow::combinator::{fail, preceded};
 
-/// What is in a text.
+/// The items of a text.
 #[derive(Debug, Default)]
 pub struct Scan<'a> {
     /// Its functions, in order.
@@ -30,13 +30,13 @@ pub struct Scanned<'a> {
     pub line: usize,
     /// From there to the next function.
     pub text: &'a str,
-    /// What stands above it.
+    /// The directives above it.
     pub directives: Said,
-    /// What a comment above it says that its source calls it.
+    /// Its name in the source, from a comment above it.
     pub source_name: Option<&'a str>,
 }
 
-/// What the last line, comments apart, leaves open. Numbers are those of lines.
+/// The item that the last line, comments apart, leaves open. Numbers are those of lines.
 enum Open {
     Nothing,
     /// Directives of the next function, and the first line of them.
@@ -132,7 +132,7 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
 enum Stop {
     /// The directive in this line belongs to no function.
     Stray(usize),
-    /// This is wrong at this column of the line in hand.
+    /// An error at this column of the current line.
     Wrong(usize, String),
 }
 
@@ -199,7 +199,7 @@ const MAX_ENTITY: u64 = (1 << 20) - 1;
 const ENTITIES: [&str; 10] =
     ["v", "block", "ss", "dss", "dt", "gv", "sig", "fn", "const", "region"];
 
-/// What a line that is no comment belongs to.
+/// The item to which a line that is no comment belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// The lines before the first function, which `header` reads.

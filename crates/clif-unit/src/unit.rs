@@ -41,7 +41,7 @@ use std::collections::{BTreeSet, HashMap};
 pub struct Given {
     /// The symbol by which the unit refers to it.
     pub symbol: UserExternalName,
-    /// What its directives say, defaults filled in.
+    /// The attributes of its directives, defaults filled in.
     pub attributes: Attributes,
     /// Whether it is a thunk or an alias in the text, and its target.
     pub became: Option<(Became, UserExternalName)>,
@@ -89,7 +89,7 @@ impl Default for Defaults {
 pub struct Unit {
     /// The bodies, under user names only.
     pub functions: Vec<Function>,
-    /// What the text says about each.
+    /// The directives of each function.
     pub given: Vec<Given>,
     /// The data objects.
     pub data: Vec<GivenData>,
@@ -370,7 +370,7 @@ fn stages(one: &str, other: &str) -> bool {
     one != other && stem(one).is_some() && stem(one) == stem(other)
 }
 
-/// What a symbol is.
+/// The definitions of symbols.
 type Defined<T> = HashMap<UserExternalName, T>;
 
 /// A function refers to data objects as data objects, and to thread-local ones as such.
@@ -405,7 +405,7 @@ fn check_data_uses(unit: &Unit, index: usize, defined: &Defined<&GivenData>) -> 
     Ok(())
 }
 
-/// What the verifier says of a function, where the function is written.
+/// The errors of the verifier in a function, where the function is written.
 fn invalid(unit: &Unit, sources: &[Source], given: &Given, errors: VerifierErrors) -> TextError {
     let name = unit.names.display(&given.symbol);
     let listings = Listings::of(sources);

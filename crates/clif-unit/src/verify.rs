@@ -40,7 +40,7 @@ impl Verifier {
     ///
     /// # Errors
     ///
-    /// What it says.
+    /// Errors of the verifier.
     pub fn verify(&self, func: &Function) -> Result<(), VerifierErrors> {
         match verify_function(func, FlagsOrIsa { flags: &self.flags, isa: None }) {
             Ok(()) => Ok(()),
@@ -53,7 +53,7 @@ impl Verifier {
     ///
     /// # Errors
     ///
-    /// What the verifier says.
+    /// Errors of the verifier.
     pub fn verify_for_target(&self, func: &Function) -> Result<(), VerifierErrors> {
         verify_function(func, &*self.isa)
     }

@@ -1,4 +1,4 @@
-//! What the units are that a unit is cut into, and how the program `cut-unit` ends. That they link is for the tests of
+//! The units that a unit is cut into, and how the program `cut-unit` ends. That they link is for the tests of
 //! `clif-merge`.
 
 use clif_unit::sources::Source;

@@ -34,7 +34,7 @@ impl Fitted {
     }
 }
 
-/// What is assumed of a feature that no function has.
+/// The prior weight of a feature that no function has.
 pub fn prior(feature: &Feature) -> f64 {
     match feature {
         Feature::Instruction(..) => PRIOR,

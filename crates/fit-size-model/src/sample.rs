@@ -1,4 +1,4 @@
-//! What is fitted: functions with their features and the bytes that they take.
+//! The data of a fit: functions with their features and the bytes that they take.
 
 use anyhow::Result;
 use arbitrary::Unstructured;

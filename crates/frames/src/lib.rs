@@ -9,7 +9,7 @@
 //! [`Table`] is what is to be known of code for that, as bytes: an engine keeps it beside its code, or [`SymbolTable`], with
 //! symbols in place of its numbers. It has no dependencies, so that it can be where no compiler is.
 //!
-//! What it does *not* do: it walks no stack, and knows no names, only numbers. LLVM's GSYM keeps the line table of each
+//! It does *not* walk a stack, and knows no names, only numbers. LLVM's GSYM keeps the line table of each
 //! merged function and lets the user choose by regular expressions on call sites ("merged function call site info", 2024);
 //! here nobody chooses.
 

@@ -1,4 +1,4 @@
-//! What is to be known of code, as bytes.
+//! The table of code, as bytes.
 //!
 //! Functions that share code differ in few of their callees, and their source locations run in parallel: the second and
 //! every further function of a body is written as its differences from the first.
@@ -17,7 +17,7 @@ pub struct Place {
     pub is_return: bool,
 }
 
-/// What the functions of code do at a place.
+/// The actions of the functions of code at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// The place.
@@ -159,7 +159,7 @@ impl Table {
         Code::read(&mut Reader { bytes: &self.bytes, at })
     }
 
-    /// What is known of a frame from its address alone.
+    /// The level of a frame, by its address alone.
     ///
     /// # Errors
     ///
@@ -207,7 +207,7 @@ fn callee(callee: &Callee<u32>) -> u32 {
 }
 
 impl Code {
-    /// What is known of a frame from its address alone.
+    /// The level of a frame, by its address alone.
     fn level(&self, place: Place) -> Level<u32> {
         let Code { functions, is_thunk, sites } = self;
         let site = sites.binary_search_by_key(&place, |site| site.place).ok().map(|at| &sites[at]);

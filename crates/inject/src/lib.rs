@@ -15,7 +15,7 @@ pub struct Hook {
     pub file: &'static str,
     /// Whole lines that stand together in the file once, without their indentation.
     pub at: &'static [&'static str],
-    /// What becomes of them.
+    /// The edit of the lines.
     pub put: Put,
 }
 
@@ -36,7 +36,7 @@ pub enum Put {
 ///
 /// # Errors
 ///
-/// What cannot be read or written, and a hook whose lines are not in its file exactly once.
+/// Files that cannot be read or written, and a hook whose lines are not in its file exactly once.
 pub fn instrument(
     (from, left_out): (&Path, &[&str]),
     (to, added): (&Path, &[&str]),
@@ -78,7 +78,7 @@ fn remove_others(copy: &Path, added: &[&str], files: &[PathBuf]) -> io::Result<(
 ///
 /// # Errors
 ///
-/// What cannot be read or written.
+/// Files that cannot be read or written.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     find(from, &[])?.iter().try_for_each(|file| write(&to.join(file), &fs::read(from.join(file))?))
 }
@@ -124,7 +124,7 @@ fn hooked(text: &str, hook: &Hook) -> io::Result<String> {
 ///
 /// # Errors
 ///
-/// What cannot be written.
+/// Files that cannot be written.
 ///
 /// # Panics
 ///

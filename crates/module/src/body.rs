@@ -1,7 +1,7 @@
 //! One body of a flush: redirected, compiled, defined.
 //!
-//! What a body needs before it is compiled reads the state of the wrapper ([`View`]) and changes nothing but the
-//! body, so that several threads can do it (`parallel`). What it found goes into the state when the body is defined,
+//! Preparing a body for compiling reads the state of the wrapper ([`View`]) and changes only the
+//! body, so that several threads can do it (`parallel`). Its findings go into the state when the body is defined,
 //! in the order of the definitions.
 
 use crate::ir_symbols::{address_uses, user_symbol};
@@ -65,7 +65,7 @@ pub(crate) struct Observed {
     called: Vec<FuncId>,
     /// Namespaces and indices.
     pointers: Vec<(u32, u32)>,
-    /// What its instructions were, for backtraces.
+    /// Its original instructions, for backtraces.
     numbered: Option<Box<Sites>>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Observed {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CompiledFunction {
-    /// What Cranelift returned: the code, its traps, call sites, source locations, stack maps, unwind information.
+    /// The result of Cranelift: the code, its traps, call sites, source locations, stack maps, unwind information.
     pub code: CompiledCode,
     /// The relocations of the code, by the identifiers of the module.
     pub relocations: Vec<ModuleReloc>,

@@ -20,7 +20,7 @@ use cranelift_module::{
     DataDescription, DataId, FuncId, Init, Module, ModuleReloc, ModuleRelocTarget, ModuleResult,
 };
 
-/// What is emitted for one definition, or for a body that the plan adds.
+/// The code that is emitted for one definition, or for a body that the plan adds.
 pub(crate) struct Item {
     function: FuncId,
     work: Work,

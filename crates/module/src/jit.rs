@@ -1,4 +1,4 @@
-//! What `cranelift-jit` adds: addresses, of merged functions, too.
+//! The additions for `cranelift-jit`: addresses, of merged functions, too.
 
 use crate::{BackEnd, MergingModule};
 use cranelift_jit::JITModule;

@@ -134,7 +134,7 @@ impl ObjectFixups {
     }
 }
 
-/// What is known of a function.
+/// The state of a function.
 #[derive(Clone, Default)]
 struct FunctionState {
     defined: bool,
@@ -145,7 +145,7 @@ struct FunctionState {
     preemptible: bool,
     /// Other functions have its body, or later ones may.
     replaces_others: bool,
-    /// What became of it; [`View::reached`] says what references to it lead to.
+    /// Its disposition; [`View::reached`] resolves references to it.
     disposition: Disposition<FuncId>,
     /// In which flush, counted from 1.
     flush: u32,
@@ -157,7 +157,7 @@ struct FunctionState {
     size: u32,
 }
 
-/// What is known of a data object.
+/// The state of a data object.
 #[derive(Clone, Default)]
 struct DataState {
     defined: bool,
@@ -165,7 +165,7 @@ struct DataState {
     used: bool,
     /// Other objects have its contents, or later ones may.
     replaces_others: bool,
-    /// What became of it; [`View::data_reached`] says what references to it lead to.
+    /// Its disposition; [`View::data_reached`] resolves references to it.
     disposition: Disposition<DataId>,
     /// In which flush, counted from 1.
     flush: u32,
@@ -196,12 +196,12 @@ struct Pending {
     data: Vec<(DataId, DataDescription)>,
 }
 
-/// What is known of functions and data objects, over all flushes.
+/// The state of functions and data objects, over all flushes.
 #[derive(Default)]
 struct Symbols {
     functions: SecondaryMap<FuncId, FunctionState>,
     data: SecondaryMap<DataId, DataState>,
-    /// What the embedder says of functions.
+    /// The attributes that the embedder gives functions.
     attributes: HashMap<FuncId, Attributes, FxBuildHasher>,
     /// Attributes of data objects.
     data_attributes: HashMap<DataId, DataAttributes, FxBuildHasher>,
@@ -215,7 +215,7 @@ struct Symbols {
     named: HashMap<FuncId, FuncId, FxBuildHasher>,
 }
 
-/// What the passes of the flushes left.
+/// The results of the passes of the flushes.
 #[derive(Default)]
 struct Passes {
     /// The functions and data into which later ones can be merged.
@@ -224,7 +224,7 @@ struct Passes {
     stats: Stats,
     /// Why the plan of the last flush that was refused could not be proved.
     refutation: Option<Refutation>,
-    /// What backtraces need of all functions that were flushed.
+    /// The records for backtraces of all flushed functions.
     recorded: Recorded,
 }
 
@@ -285,7 +285,7 @@ impl<M: Module> MergingModule<M> {
         MergingModule::with_options(inner, ModuleOptions::default())
     }
 
-    /// Wraps `inner`. What is already defined in it stays as it is.
+    /// Wraps `inner`. Existing definitions in it stay as they are.
     pub fn with_options(inner: M, options: ModuleOptions) -> Self {
         MergingModule {
             target: Target {
@@ -360,7 +360,7 @@ impl<M: Module> MergingModule<M> {
             .or_insert_with(|| DataAttributes { addresses, ..DataAttributes::default() })
     }
 
-    /// What merging did so far.
+    /// The statistics of merging so far.
     pub fn stats(&self) -> &ModuleStats {
         &self.stats
     }
@@ -486,7 +486,7 @@ impl<M: Module> MergingModule<M> {
         map
     }
 
-    /// What is known of functions and data now.
+    /// The present state of functions and data.
     fn view(&self) -> View<'_> {
         View {
             symbols: &self.symbols,
@@ -496,7 +496,7 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// What the module refers to in this function or data, for a plan.
+    /// The references of the module in this function or data, for a plan.
     fn references<'a>(&'a self, plan: &'a Plan, shared: bool) -> References<'a> {
         References { view: self.view(), plan, shared }
     }

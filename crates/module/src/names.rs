@@ -110,7 +110,7 @@ impl<M: Module> MergingModule<M> {
                 used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
             }
         }
-        // A function that the plan adds replaces several functions from the start. What units share refers to symbols.
+        // A function that the plan adds replaces several functions from the start. Code that units share refers to symbols.
         for new in plan.new_bodies().iter().filter(|new| new.content_digest().is_none()) {
             used.extend(new.body().params.user_named_funcs().values().cloned());
         }
@@ -197,7 +197,7 @@ impl<M: Module> MergingModule<M> {
 
 impl Symbols {
     /// Makes the body of a function receive addresses of functions in a form that is valid if these are exported, now
-    /// or later. It takes as many bytes.
+    /// or later. Its size does not change.
     pub(crate) fn clear_colocated_arguments(&mut self, function: FuncId) {
         for argument in &mut self.functions[function].extra {
             match argument {

@@ -1,4 +1,4 @@
-//! What `cranelift-object` adds: symbols can be placed at the address of another one.
+//! The additions for `cranelift-object`: symbols can be placed at the address of another one.
 
 use crate::{ObjectFixups, BackEnd, FunctionState, MergingModule};
 use cranelift_entity::SecondaryMap;

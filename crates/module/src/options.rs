@@ -2,7 +2,7 @@
 
 use cranelift_mergefunc::{Addresses, Compare, Prove, Similar};
 
-/// What the wrapped module can do beyond `Module`.
+/// The abilities of the wrapped module beyond `Module`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackEnd {
     /// The module is unknown. Every function gets code of its own, if only a jump, and data objects are not merged.
@@ -22,7 +22,7 @@ pub enum BackEnd {
 /// Options of a [`MergingModule`](crate::MergingModule).
 #[derive(Clone, Copy, Debug)]
 pub struct ModuleOptions {
-    /// What the wrapped module can do.
+    /// The abilities of the wrapped module.
     pub back_end: BackEnd,
     /// Whether `define_function` takes the function out of the context instead of copying it. For embedders that clear the context next: it saves copying every function.
     /// Default: no, the context is left as it is.
@@ -79,7 +79,7 @@ impl Default for ModuleOptions {
     }
 }
 
-/// What merging did so far, over all flushes.
+/// The statistics of merging so far, over all flushes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModuleStats {

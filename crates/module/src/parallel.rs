@@ -5,7 +5,7 @@
 //! them at a time, and the thread that flushes defines them by [`DefineCompiled`], in the order of the definitions: the
 //! result does not depend on the number of threads. An error, or a panic, is that of the first body in this order.
 //!
-//! What `define_function_bytes` loses is the business of whoever implements the trait. Of Cranelift's own modules,
+//! An implementor must supply whatever `define_function_bytes` drops. Of Cranelift's own modules,
 //! `ObjectModule` loses unwind information, which `unwind` writes, and `JITModule` exception tables, so that it
 //! compiles functions that have one itself.
 
@@ -107,7 +107,7 @@ impl<M: DefineCompiled> MergingModule<M> {
     /// without threads, whatever their number.
     ///
     /// A bounded number of functions is compiled at a time: for each thread of the pool 256, or less if these have
-    /// 65,536 instructions together and twice as many as the largest of them.
+    /// 65,536 instructions together and twice the number of instructions of the largest of them.
     ///
     /// Threads of a pool have a stack of 2 MiB if its builder does not say otherwise, and Cranelift is recursive over
     /// parts of what it compiles.
@@ -166,7 +166,7 @@ impl<M: Module> MergingModule<M> {
         module
     }
 
-    /// `first` and as many items as are compiled together, compiled. It is `first` alone, as it was, in a module that
+    /// `first` and the following items of its chunk, compiled. It is `first` alone, as it was, in a module that
     /// compiles itself, and if the embedder wants to see the code.
     pub(crate) fn next_chunk(
         &self,
@@ -196,7 +196,7 @@ impl<M: Module> MergingModule<M> {
         let mut merged: Vec<Box<Function>> = Vec::new();
         for item in &mut chunk {
             let takes = |thunk: &Function| (codegen.takes)(&self.inner, thunk);
-            // What fails here fails again when it is emitted.
+            // A body that fails here fails again when it is emitted.
             merged.extend(self.without_ir(plan, item, takes).unwrap_or_default());
         }
         let bodies = chunk.iter_mut().filter_map(Item::body).enumerate();

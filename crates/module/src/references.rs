@@ -17,8 +17,8 @@ pub(crate) struct References<'a> {
     pub view: View<'a>,
     pub plan: &'a Plan,
     /// Whether several functions or objects share it, each of which refers to equal functions and objects of its own: no
-    /// reference may go through a symbol that another definition can take. What units share knows no more of what other
-    /// units can see than its symbol, and does not count.
+    /// reference may go through a symbol that another definition can take. Code that units share refers to
+    /// visible functions by their symbols, and does not count.
     pub shared: bool,
 }
 
@@ -128,7 +128,7 @@ impl References<'_> {
         self.addressed_as(written, (to != written).then_some(to))
     }
 
-    /// What replaces the target of a pointer of a data object, or of a function that was defined by bytes.
+    /// The replacement of the target of a pointer of a data object, or of a function that was defined by bytes.
     pub fn pointer(&self, target: &ModuleRelocTarget) -> ModuleRelocTarget {
         match *target {
             ModuleRelocTarget::User { namespace, index } => {

@@ -23,7 +23,7 @@ use cranelift_object::object::{RelocationEncoding, RelocationFlags, RelocationKi
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnwindTable {
     functions: Vec<(FuncId, systemv::UnwindInfo)>,
-    /// What all entries share; `None` if the target has no unwind information of this kind.
+    /// The part that all entries share; `None` if the target has no unwind information of this kind.
     common: Option<CommonInformationEntry>,
     endian: RunTimeEndian,
     /// Bytes.

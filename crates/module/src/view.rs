@@ -1,4 +1,4 @@
-//! What is known of functions and data, without the wrapped module: a view that threads can share.
+//! The state of functions and data, without the wrapped module: a view that threads can share.
 //!
 //! Where references lead, what is at which place, what may be interposed: all that a flush reads to redirect
 //! the functions that it emits. The questions of one job are with that job (`references`, `names`, `nowhere`). Nothing
@@ -11,7 +11,7 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{Attributes, Reached, reached};
 use cranelift_module::{DataId, FuncId, ModuleDeclarations};
 
-/// What a [`MergingModule`](crate::MergingModule) knows, its options, and what the wrapped module declares.
+/// The state of a [`MergingModule`](crate::MergingModule), its options, and the declarations of the wrapped module.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub symbols: &'a Symbols,
@@ -42,7 +42,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What references to a function lead to, by what this flush and earlier ones decided.
+    /// The target of references to a function, by the decisions of this flush and earlier ones.
     pub(crate) fn reached(&self, function: FuncId) -> Reached<'a, FuncId> {
         let functions = &self.symbols.functions;
         reached(function, |function| {
@@ -51,7 +51,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What references to a data object lead to.
+    /// The target of references to a data object.
     pub(crate) fn data_reached(&self, data: DataId) -> Reached<'a, DataId> {
         reached(data, |data| (self.symbols.data[data].disposition, &[]))
     }

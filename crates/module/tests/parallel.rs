@@ -61,7 +61,7 @@ fn builder(isa: &OwnedTargetIsa, build: Build) -> ObjectBuilder {
     builder
 }
 
-/// The object that `define` makes, on so many threads, or by a module that compiles itself.
+/// The object that `define` makes, on this number of threads, or by a module that compiles itself.
 fn object(
     isa: &OwnedTargetIsa,
     build: Build,
@@ -345,7 +345,7 @@ fn flushes_one_after_the_other_give_the_same_object() {
     }
 }
 
-/// What a module inside saw: every compiled function, with all that Cranelift says of its code, and the error or
+/// The observations of a module inside: every compiled function, with all that Cranelift says of its code, and the error or
 /// panic that ended the flush, with the function that failed.
 type Seen = (Vec<FuncId>, Vec<CompiledCode>, Option<String>, Option<FuncId>);
 

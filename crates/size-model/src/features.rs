@@ -1,4 +1,4 @@
-//! What the size of native code is predicted from: instructions, constants, arguments, and how many values live at
+//! The features from which the size of native code is predicted: instructions, constants, arguments, and how many values live at
 //! once.
 //!
 //! Two scans of a function in layout order: one backward, which finds what is used and where for the last time; one
@@ -57,7 +57,7 @@ pub(super) fn is_known(ty: Type) -> bool {
     }
 }
 
-/// What the address of an access is relative to.
+/// The base of the address of an access.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Base {
     Slot(StackSlot),
@@ -93,7 +93,7 @@ struct Scan<'a, C> {
     live: Live,
     /// Whether the frame holds stack slots or arguments of callees.
     has_area: bool,
-    /// What was loaded or stored last in this block.
+    /// The last loads and stores in this block.
     known: Vec<(Base, i32, Type)>,
     /// How often what is counted is in the code.
     times: u32,
@@ -149,7 +149,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         }
     }
 
-    /// What the whole function needs.
+    /// The needs of the whole function.
     fn frame(&mut self) {
         let func = self.func;
         let bytes: u64 = func.sized_stack_slots.values().map(|slot| u64::from(slot.size)).sum();

@@ -79,7 +79,7 @@ impl SizeModel {
     }
 }
 
-/// A function takes at least one of so many of its predicted bytes: far fewer than one in a hundred take less.
+/// Fewer than 1% of functions are smaller than half of their prediction.
 const MAX_ERROR: u32 = 2;
 
 static UNIFORM: Weights = Weights {
@@ -114,7 +114,7 @@ const OPCODES: usize = 192;
 const CLASSES: usize = Class::ALL.len();
 const KINDS: usize = ConstantKind::ALL.len();
 
-/// What each feature takes on a target, in parts of a byte.
+/// The weight of each feature on a target, in parts of a byte.
 #[derive(PartialEq, Eq)]
 struct Weights {
     target: &'static str,
@@ -143,7 +143,7 @@ impl Weights {
     }
 }
 
-/// The weights of instructions by opcode. Opcodes that are not listed take as many bytes as instructions do on
+/// The weights of instructions by opcode. An opcode that is not listed takes the bytes of an average instruction.
 /// average.
 const fn instructions(
     others: i32,

@@ -1,7 +1,7 @@
 //! The features of a function: what its predicted size is a sum over.
 //!
 //! Plain data, the same for every target: which instructions and constants there are, and quantities that the
-//! instructions alone do not tell. What each of them takes in bytes is data of the model (`fitted`).
+//! instructions alone do not show. The bytes of each are data of the model (`fitted`).
 
 use cranelift_codegen::ir::{Opcode, Type, types};
 
@@ -38,7 +38,7 @@ impl Class {
     pub const ALL: [Class; 6] =
         [Class::Narrow, Class::Word, Class::Long, Class::Wide, Class::Float, Class::Vector];
 
-    /// The class of a floating-point constant of these bits: that of the integers that have as many.
+    /// The class of a floating-point constant of these bits: that of the integers of this width.
     pub fn of_constant(bits: u64) -> Class {
         match bits {
             0 => Class::Narrow,
@@ -60,7 +60,7 @@ impl Class {
     }
 }
 
-/// What a constant is used for.
+/// The use of a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ConstantUse {
     /// The second operand of an operation, which can be in the instruction.
@@ -142,7 +142,7 @@ impl ConstantKind {
 
 macro_rules! quantities {
     ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
-        /// What the instructions alone do not tell.
+        /// Quantities that the instructions alone do not show.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Quantity {
             $($(#[doc = $doc])* $name,)*

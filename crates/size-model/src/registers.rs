@@ -97,7 +97,7 @@ pub struct Taken {
 pub enum Location {
     /// In a register of this number.
     Register(u32),
-    /// On the stack, behind so many words.
+    /// On the stack, behind this number of words.
     Stack(u32),
 }
 

@@ -17,7 +17,7 @@ const MAX_KNOWN: usize = 256;
 /// How many consecutive shifts are added up.
 const MAX_SHIFTS: usize = 8;
 
-/// What becomes of a value.
+/// The result of simplifying a value.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Becomes {
     #[default]
@@ -33,7 +33,7 @@ pub(super) enum Becomes {
 pub(super) struct Simplified {
     /// By the index of a value.
     values: Vec<Becomes>,
-    /// What a block has computed, by its hash.
+    /// Values that a block has computed, by their hashes.
     known: Vec<Option<(Block, Key, Value)>>,
     /// The blocks that earlier ones reach.
     reached: EntitySet<Block>,
@@ -116,7 +116,7 @@ impl Simplified {
         }
     }
 
-    /// What becomes of a value that is no alias.
+    /// The result of simplifying a value that is no alias.
     pub fn becomes(&self, value: Value) -> Becomes {
         self.values[value.index()]
     }
@@ -222,7 +222,7 @@ impl Simplified {
         None
     }
 
-    /// What is left of an operation whose operand is its inverse, or is itself an `and` or an `or` of the other
+    /// The remainder of an operation whose operand is its inverse, or is itself an `and` or an `or` of the other
     /// operand.
     fn undone(&self, func: &Function, opcode: Opcode, operands: [Operand; 2]) -> Option<Operand> {
         use Opcode::*;
@@ -374,7 +374,7 @@ fn folded(opcode: Opcode, ty: Type, from: Type, operands: [Operand; 2]) -> Optio
     })
 }
 
-/// Whether a comparison of integers of so many bits holds; the others of `a` and `b` are zero.
+/// Whether a comparison of integers of `bits` bits holds; the other bits of `a` and `b` are zero.
 fn compare(cond: IntCC, a: u64, b: u64, bits: u32) -> bool {
     let flip = if cond == cond.unsigned() { 0 } else { 1 << (bits - 1) };
     let order = (a ^ flip).cmp(&(b ^ flip));
@@ -388,7 +388,7 @@ fn compare(cond: IntCC, a: u64, b: u64, bits: u32) -> bool {
     }
 }
 
-/// An integer of so many bits, with its sign.
+/// An integer of `bits` bits, with its sign.
 fn signed(value: u64, bits: u32) -> i64 {
     (value << (64 - bits)) as i64 >> (64 - bits)
 }

@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 
-/// What a thunk passes behind its own arguments, as this type.
+/// An argument that a thunk passes behind its own arguments, as this type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extra {
     Constant(Type, i64),

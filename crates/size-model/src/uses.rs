@@ -1,4 +1,4 @@
-//! What is used of a function, where for the last time, and in how many blocks a pure instruction is computed.
+//! The used values of a function, their last uses, and the number of blocks in which a pure instruction is computed.
 //!
 //! One scan backward in layout order: uses follow definitions in most layouts. Instructions that the optimiser folds
 //! away (`simplify`) use nothing. It counts no features.
@@ -16,7 +16,7 @@ use cranelift_entity::packed_option::PackedOption;
 /// How many stack slots are read at most to know how far away one is.
 const MAX_SLOTS: usize = 64;
 
-/// What is known of each value of a function. Kept from function to function for its memory.
+/// The record of each value of a function. Kept from function to function for its memory.
 #[derive(Default)]
 pub struct Scratch {
     /// By the index of a value.
@@ -31,7 +31,7 @@ pub struct Scratch {
     copies: Copies,
 }
 
-/// What is known of a value. Of an alias, only the original.
+/// The record of a value. Of an alias, only the original.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Known {
     /// The value that it is an alias of, or that takes its place, or itself; none if it is not used.

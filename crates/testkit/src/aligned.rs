@@ -2,7 +2,7 @@
 //! are some, and plans in which they are wrong.
 //!
 //! [`exchanges`] makes wrong plans of a right one: a function passes what another one passes, or a body takes the
-//! other way where its functions differ. Such a plan may be right nevertheless: what differs may do the same. So
+//! other way where its functions differ. Such a plan may be right nevertheless: different code may behave equally. So
 //! [`check_exchange`] has a host run what the checker accepts. It does *not* demand that the checker accepts anything.
 
 use crate::differential::{Comparison, Effort, Host};
@@ -47,10 +47,10 @@ pub fn bodies(unit: &Parts<'_>, plan: &Plan) -> Vec<Aligned> {
     bodies
 }
 
-/// A plan that is wrong unless functions that differ do the same.
+/// A plan that is wrong unless different functions behave equally.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// What was exchanged.
+    /// The exchanged part.
     pub what: String,
     /// The plan.
     pub plan: Plan,
@@ -128,7 +128,7 @@ fn other_ways(
     members: &[FunctionIndex],
     body: &Function,
 ) -> Vec<(String, Function)> {
-    // What no function has as a parameter of its own.
+    // A type that no function has as a parameter of its own.
     let extra = members.iter().map(|&member| {
         let own = unit.functions[member.as_u32() as usize].body.signature.params.len();
         assert_eq!(own + plan.entry(member).extra_arguments().len(), body.signature.params.len());

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::ops::{AddAssign, Range};
 
-/// What was seen of programs.
+/// The counts of observed programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Programs that trapped.
@@ -50,7 +50,7 @@ impl AddAssign for Seen {
     }
 }
 
-/// What an instruction calls, by its source location.
+/// The callee of an instruction, by its source location.
 #[derive(Clone, Debug)]
 enum Called {
     Directly(String),
@@ -82,7 +82,7 @@ struct Writer {
     tail_calling: BTreeSet<String>,
 }
 
-/// What all functions of a family have.
+/// The common part of all functions of a family.
 #[derive(Clone, Debug)]
 struct Family {
     statements: Vec<Statement>,
@@ -204,7 +204,7 @@ impl Writer {
                     let offset = 8 * own.below(4);
                     let _ = writeln!(body, "{} v{} = load.i64 v{q}+{offset}", self.at(), next + 4);
                     next += 5;
-                    // What is in memory may be anything.
+                    // The memory may hold anything.
                     let _ = writeln!(body, "{} v{next} = iadd v{c}, v{b}", self.at());
                 }
                 Statement::Call => {

@@ -1,5 +1,5 @@
-//! What must hold of every plan and of every unit to which one was applied. Tests and fuzz targets
-//! share it.
+//! The laws of every plan and of every unit to which one was applied. Tests and fuzz targets
+//! share them.
 //!
 //! [`check_unit`] plans a unit, has the independent checker prove it, applies the plan as a back end
 //! would, and checks the result ([`check_plan`]): nothing observable is lost, every kept function passes the
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, HashSet};
 
 /// A unit to which its plan was applied.
 pub struct Applied {
-    /// What was planned.
+    /// The plan.
     pub plan: Plan,
     /// The functions that are still compiled.
     pub kept: BTreeMap<FunctionIndex, Function>,

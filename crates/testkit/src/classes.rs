@@ -182,7 +182,7 @@ fn blank(func: &Function) -> Blanked {
         }
         text.push('\n');
     }
-    // Cranelift does not render the flags of these.
+    // Cranelift does not render the flags of atomic operations.
     for inst in func.layout.blocks().flat_map(|block| func.layout.block_insts(block)) {
         let data = &func.dfg.insts[inst];
         if matches!(data.opcode(), Opcode::AtomicRmw | Opcode::AtomicCas) {

@@ -30,7 +30,7 @@ pub struct Invocation {
     pub signature: Signature,
     /// One for each parameter.
     pub arguments: Vec<Argument>,
-    /// What the memory is filled from.
+    /// The seed of the contents of the memory.
     pub memory_seed: u64,
     /// How many times functions may take from the fuel.
     pub fuel: i64,
@@ -47,7 +47,7 @@ pub enum Argument {
     Surroundings(u32),
 }
 
-/// What an invocation did. It contains no addresses: a host replaces those that point into the memory by
+/// The observed behaviour of an invocation. It contains no addresses: a host replaces those that point into the memory by
 /// [`address_in_memory`], all others by [`SOME_ADDRESS`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -84,15 +84,15 @@ pub struct Call {
     pub arguments: Vec<u128>,
 }
 
-/// What a host records instead of an address outside of the memory.
+/// The record of an address outside of the memory.
 pub const SOME_ADDRESS: u128 = 0xadd4_e55e_0000_0000_0000_0000_0000_0000;
 
-/// What a host records instead of the address of a place in the memory.
+/// The record of the address of a place in the memory.
 pub fn address_in_memory(offset: u64) -> u128 {
     SOME_ADDRESS + 1 + u128::from(offset)
 }
 
-/// What the memory holds before an invocation.
+/// The contents of the memory before an invocation.
 pub fn memory_before(seed: u64, fuel: i64) -> Vec<u8> {
     let mut memory = Rng::new(seed).bytes(MEMORY_BYTES);
     memory[..8].copy_from_slice(&fuel.to_le_bytes());
@@ -148,7 +148,7 @@ impl Default for Effort {
     }
 }
 
-/// What was tried.
+/// The counts of tries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Units that were run, merged and unmerged.

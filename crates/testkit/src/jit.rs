@@ -26,7 +26,7 @@ pub const BUFFER: usize = 768;
 pub struct Run {
     /// The address of the function.
     pub code: *const u8,
-    /// What it gets.
+    /// Its arguments.
     pub arguments: [Argument; ARGUMENTS],
 }
 
@@ -35,7 +35,7 @@ pub struct Run {
 pub enum Argument {
     /// A number.
     Number(i64),
-    /// The address of so many bytes into the buffer.
+    /// The address of this number of bytes into the buffer.
     Buffer(i64),
 }
 
@@ -51,7 +51,7 @@ impl Run {
 /// The result and the memory after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// What was returned.
+    /// The result.
     pub result: i64,
     /// A hash of the buffer.
     pub memory: u64,
@@ -125,7 +125,7 @@ impl Drop for Shared {
     }
 }
 
-/// Makes these calls, one after the other, each with a buffer of its own at a multiple of 64. What they write
+/// Makes these calls, one after the other, each with a buffer of its own at a multiple of 64. Writes
 /// elsewhere is lost in the end. For calls that do not end, by a signal or in time, and for all calls behind them,
 /// there is no result.
 pub fn run(runs: &[Run]) -> Vec<Left> {
@@ -142,7 +142,7 @@ pub fn run(runs: &[Run]) -> Vec<Left> {
             assert_eq!(ended, child, "{}", std::io::Error::last_os_error());
         }
     }
-    // SAFETY: the child wrote so many results, one behind the other, and has ended.
+    // SAFETY: the child wrote this number of results, one behind the other, and has ended.
     unsafe {
         let count = shared.start.add(COUNT).cast::<usize>().read();
         let results = shared.start.add(RESULTS).cast::<Left>();
@@ -233,7 +233,7 @@ pub fn stack_at_trap(run: &Run, within: Range<u64>) -> Option<Vec<u64>> {
         }
     }
     let words = shared.start.cast::<u64>();
-    // SAFETY: the child wrote so many words, and has ended.
+    // SAFETY: the child wrote this number of words, and has ended.
     let words: Vec<u64> =
         unsafe { (0..1 + words.read()).map(|at| words.add(at as usize).read()).collect() };
     let (&count, addresses) = words.split_first().expect("the number");

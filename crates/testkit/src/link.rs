@@ -20,7 +20,7 @@ impl Linker {
     ///
     /// # Errors
     ///
-    /// What cannot be linked or run, or differs.
+    /// Programs that cannot be linked or run, or that differ.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! What benches share: what they compare the pass with, and how they are called.
+//! The common part of benches: the alternatives with which they compare the pass, and how they are called.
 
 use crate::isa;
 use cranelift_codegen::Context;
@@ -61,7 +61,7 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// What a bench found, for `benches/figures/run`: numbers by row and column. Written as JSON to the file `BENCH.json` of
+/// The figures of a bench, for `benches/figures/run`: numbers by row and column. Written as JSON to the file `BENCH.json` of
 /// the directory that `CLIF_MERGE_FIGURES` names, if it is set.
 pub struct Figures {
     bench: &'static str,

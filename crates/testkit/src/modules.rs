@@ -73,7 +73,7 @@ pub fn for_size(back_end: BackEnd) -> ModuleOptions {
     ModuleOptions { back_end, similar, ..insignificant() }
 }
 
-/// The same options without merging.
+/// These options without merging.
 pub fn unmerged(options: ModuleOptions) -> ModuleOptions {
     ModuleOptions { merge_limit: Some(0), ..options }
 }
@@ -135,7 +135,7 @@ pub fn declare(module: &mut dyn Module, name: &str, linkage: Linkage, sig: &str)
     module.declare_function(name, linkage, &signature(sig)).unwrap()
 }
 
-/// One function of a program: its linkage, its name, its signature, and all of it.
+/// One function of a program: its linkage, its name, its signature, and its text.
 struct Part<'a> {
     linkage: Linkage,
     name: &'a str,
@@ -206,8 +206,8 @@ pub fn data_id(module: &dyn Module, name: &str) -> DataId {
     }
 }
 
-/// What a data object of these bytes holds, with pointers to functions and data objects: so many
-/// bytes from the beginning, what, and what is added.
+/// The contents of a data object of these bytes, with pointers to functions and data objects: the offset in
+/// bytes, the target, and the addend.
 pub fn bytes(
     module: &mut dyn Module,
     bytes: &[u8],
@@ -251,7 +251,7 @@ impl Item {
         }
     }
 
-    /// What is in the data object where the linker writes no address.
+    /// The bytes of the data object where the linker writes no address.
     pub fn bytes(&self) -> [u8; 8] {
         match self {
             Item::Number(number) => number.to_le_bytes(),
@@ -260,7 +260,7 @@ impl Item {
     }
 }
 
-/// What a data object of these items holds, where numbers are those of these identifiers. `zeros`: all are zero, and
+/// The contents of a data object of these items, where numbers are those of these identifiers. `zeros`: all are zero, and
 /// take no room in a file.
 pub fn items_description(
     module: &mut dyn Module,

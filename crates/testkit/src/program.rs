@@ -1,4 +1,4 @@
-//! What a back end would emit for a unit, merged or not: plain data that a host can run.
+//! The output of a back end for a unit, merged or not: plain data that a host can run.
 //!
 //! [`Program::merged`] carries a plan out as an embedder does, function by function. It decides nothing,
 //! compiles nothing, and knows no target: a thunk is described as a jump, and the host writes its code.
@@ -57,7 +57,7 @@ pub struct Parts<'a> {
     pub functions: &'a [Member],
     /// In the order in which they are added.
     pub data: &'a [DataMember],
-    /// What the unit is planned with.
+    /// The options of the plan.
     pub options: &'a Options<'a>,
 }
 
@@ -94,7 +94,7 @@ impl Parts<'_> {
     ///
     /// If two parts have one symbol, or a function has no body.
     pub fn plan_increment(&self, cache: &MergeCache) -> (Plan, Increment) {
-        // Earlier units used at most as many symbols for new functions as the cache knows symbols in all.
+        // Earlier units used no more symbols for new functions than the cache knows symbols in all.
         self.plan_by(Merger::after(cache, *self.options), cache.remembered() as u32)
     }
 
@@ -121,7 +121,7 @@ impl Parts<'_> {
         self.plan_by(Merger::new(*self.options), added).0
     }
 
-    /// What other units must know of this one.
+    /// The summary of this unit for other units.
     ///
     /// # Panics
     ///
@@ -132,7 +132,7 @@ impl Parts<'_> {
         summary.expect("content addressing is on")
     }
 
-    /// What the checker says of a plan for the unit.
+    /// The answer of the checker about a plan for the unit.
     ///
     /// # Errors
     ///
@@ -263,7 +263,7 @@ impl Bodies for OnlyHeld<'_> {
     }
 }
 
-/// What is known of a unit whose functions arrived one at a time.
+/// The plan and state of a unit whose functions arrived one at a time.
 pub struct Streamed {
     /// The plan for the unit.
     pub plan: Plan,
@@ -275,7 +275,7 @@ pub struct Streamed {
     pub streaming: Streaming,
 }
 
-/// What is emitted for a symbol.
+/// The definition that is emitted for a symbol.
 #[derive(Clone, Debug)]
 pub enum Definition {
     /// The code of a function.
@@ -291,9 +291,9 @@ pub enum Definition {
 pub struct Jump {
     /// Where it jumps to.
     pub to: UserExternalName,
-    /// What it passes behind the arguments that it gets.
+    /// The arguments that it passes behind its own.
     pub arguments: Vec<ExtraArgument>,
-    /// What its bytes are optimised for.
+    /// The goal for which its bytes are optimised.
     pub optimize: OptimizeFor,
     /// The thunk as a function that calls.
     pub call: Box<Function>,
@@ -306,7 +306,7 @@ impl Jump {
     }
 }
 
-/// What is emitted for the symbol of a data object.
+/// The definition that is emitted for the symbol of a data object.
 #[derive(Clone, Debug)]
 pub enum DataDefinition {
     /// Its contents, at this alignment in bytes.
@@ -326,7 +326,7 @@ pub struct Entry {
     pub signature: Signature,
 }
 
-/// What a back end emits for a unit.
+/// The definitions that a back end emits for a unit.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     /// Functions by symbol, in the order of the unit, and then what the plan added.
@@ -445,7 +445,7 @@ impl Program {
             merger.add_address_use(&reloc.target, reloc.addend);
         }
         for member in all {
-            // What is said only later can only be said of what has code of its own. Other addresses are found in the code.
+            // Late information concerns only functions that have code of their own. Other addresses are found in the code.
             for gv in member.body.global_values.values() {
                 if let GlobalValueData::Symbol { name: ExternalName::User(name), offset, .. } = gv
                     && offset.bits() != 0
@@ -459,7 +459,7 @@ impl Program {
             refer(&mut merger, &other.body);
         }
         let (mut code_of, mut held) = (Vec::new(), Vec::new());
-        // As on two threads: what was read is the same.
+        // As on two threads: the readings are equal.
         let mut readers = [Reader::new(*unit.options), Reader::new(*unit.options)];
         for (at, member) in unit.functions.iter().enumerate() {
             let reading = readers[at % 2].read(&member.body, member.attributes);
@@ -511,13 +511,13 @@ impl Program {
         (program, Streamed { plan, code_of, held, streaming })
     }
 
-    /// What is emitted for a symbol, if anything.
+    /// The definition that is emitted for a symbol, if any.
     pub fn definition(&self, symbol: &UserExternalName) -> Option<&Definition> {
         let mut functions = self.functions.iter();
         functions.find(|(own, _)| own == symbol).map(|(_, definition)| definition)
     }
 
-    /// What is emitted for a symbol, as text.
+    /// The definition that is emitted for a symbol, as text.
     pub fn describe(&self, symbol: &UserExternalName) -> Cow<'static, str> {
         match self.definition(symbol) {
             Some(Definition::Body(func)) => func.to_string().into(),

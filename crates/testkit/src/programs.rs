@@ -30,7 +30,7 @@ pub struct Element {
     pub ty: u32,
 }
 
-/// What the programs of a unit start with, as `benches/programs/translate` wrote it.
+/// The start of the programs of a unit, as `benches/programs/translate` wrote it.
 #[derive(Default)]
 pub struct Image {
     pub programs: Vec<Program>,

@@ -81,7 +81,7 @@ impl Family {
     }
 }
 
-/// What a function is made of: functions of equal contents are equal.
+/// The contents of a function: functions of equal contents are equal.
 struct Content {
     shape: u64,
     constants: u64,

@@ -1,4 +1,4 @@
-//! What the generators and oracles share: parsing, verifying, planning two functions as one unit,
+//! The common part of generators and oracles: parsing, verifying, planning two functions as one unit,
 //! random choices.
 //!
 //! Nothing here decides whether two functions are equal.
@@ -75,7 +75,7 @@ pub fn any_isa() -> &'static dyn TargetIsa {
     &**isa
 }
 
-/// What Cranelift's verifier says against a function.
+/// The first error of Cranelift's verifier in a function.
 pub fn verifier_error(func: &Function) -> Option<String> {
     verify_function(func, any_isa()).err().map(|errors| errors.to_string())
 }
@@ -117,7 +117,7 @@ pub fn encode(func: &Function, options: &Options<'_>) -> Encoding {
     Encoding::of(func, options).unwrap_or_else(|| panic!("has no encoding:\n{func}"))
 }
 
-/// What the checker remembers of a function. `None` for what the verifier refuses.
+/// The checker's record of a function. `None` for a function that the verifier refuses.
 pub fn trace(func: &Function) -> Option<([u8; 32], String)> {
     cranelift_mergefunc::internals::trace(func, &walk_all())
 }

@@ -1,4 +1,4 @@
-//! What the fuzz targets do with their input, so that tests can do it, too.
+//! The use of the input by the fuzz targets, so that tests can repeat it.
 //!
 //! Each is a function that panics if something is wrong, and returns an error if the input is too
 //! short to be of use. `module` and `text` have modules of their own.

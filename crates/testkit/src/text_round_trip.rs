@@ -25,7 +25,7 @@ pub enum Found {
     Invalid,
     /// No text can say what it is, and what is printed was refused.
     Unprintable,
-    /// What Cranelift prints was refused.
+    /// A text that Cranelift prints was refused.
     CraneliftsRefused,
     /// Both were read back.
     Both,
@@ -128,7 +128,7 @@ fn is_atomic(func: &Function, inst: Inst) -> bool {
     matches!(data, InstructionData::AtomicRmw { .. } | InstructionData::AtomicCas { .. })
 }
 
-/// What stands at each instruction, operands and destinations as they are written, and which blocks are cold.
+/// The text of each instruction, operands and destinations as they are written, and which blocks are cold.
 fn code(func: &Function, atomics: Atomics) -> String {
     let mut out = String::new();
     let blocks: Vec<Block> = func.layout.blocks().collect();

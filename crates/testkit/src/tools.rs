@@ -25,7 +25,7 @@ pub fn need(program: &str) -> PathBuf {
     directory.unwrap_or_else(|| panic!("`{program}` is missing: apt-get install {package}"))
 }
 
-/// A directory for the files of some tests, in that of the system for them. No other run of the tests has the same, at the
+/// A directory for the files of some tests, in that of the system for them. No other run of the tests has this directory, at the
 /// same time or later. It stays there if a test fails.
 pub struct Workshop(TempDir);
 
@@ -48,7 +48,7 @@ impl Workshop {
         path
     }
 
-    /// Runs a program here. What it prints, or, unless it succeeds and prints no errors, those.
+    /// Runs a program here. Returns its output, or, unless it succeeds and prints no errors, its errors.
     ///
     /// # Errors
     ///
@@ -126,13 +126,13 @@ pub enum Kind {
     Shared,
 }
 
-/// What makes and runs programs for a target.
+/// The tools that make and run programs for a target.
 #[derive(Clone, Copy, Debug)]
 pub struct Toolchain {
     pub triple: &'static str,
     /// The compiler, which links, too.
     pub gcc: &'static str,
-    /// What a program is run by.
+    /// The command that runs a program.
     run: &'static [&'static str],
 }
 

@@ -31,7 +31,7 @@ pub struct Unit {
     pub functions: Vec<Member>,
     /// Data objects, which are added after the functions.
     pub data: Vec<DataMember>,
-    /// What the unit is planned with.
+    /// The options of the plan.
     pub options: Options<'static>,
 }
 
@@ -62,7 +62,7 @@ pub fn uniform(target: Target) -> Target {
     Target { size_model: Some(SizeModel::UNIFORM), ..target }
 }
 
-/// What is done with similar functions: nothing, every second time.
+/// The policy for similar functions: off, every second time.
 pub fn similar(u: &mut Unstructured<'_>) -> Result<Similar> {
     Ok(Similar {
         policy: *u.choose(&[Policy::Off, Policy::Off, Policy::Balanced, Policy::Size])?,
@@ -243,7 +243,7 @@ impl Unit {
         Parts::from(self).plan_increment(cache)
     }
 
-    /// What the checker says of a plan for the unit.
+    /// The answer of the checker about a plan for the unit.
     ///
     /// # Errors
     ///

@@ -30,7 +30,7 @@ fn runs(usual: u64) -> u64 {
     runs.map_or(usual, |runs| runs.parse().expect("a number"))
 }
 
-/// What all units of a test did.
+/// The counts of all units of a test.
 #[derive(Debug, Default)]
 struct Counts {
     units: usize,
@@ -236,7 +236,7 @@ fn linkers() -> [Vec<String>; 2] {
 }
 
 /// Programs whose flushes are units, linked by real linkers, as programs and as libraries of which the program
-/// interposes some functions: the same as plain objects do.
+/// interposes some functions: they behave as plain objects do.
 fn check_linked(tools: Toolchain, seeds: std::ops::Range<u64>, maps: &Maps<'_>) -> usize {
     let mut programs: Vec<incremental::Program> = Vec::new();
     let mut rng = Rng::new(seeds.start);
@@ -266,7 +266,7 @@ fn check_linked(tools: Toolchain, seeds: std::ops::Range<u64>, maps: &Maps<'_>) 
     all
 }
 
-/// A copy of a body that another object has must do the same there, also where symbols are interposed.
+/// A copy of a body that another object has must behave equally there, also where symbols are interposed.
 #[test]
 fn linked_units_without_a_map_do_what_plain_objects_do() {
     for (tools, usual) in [(Toolchain::x86_64(), 80), (Toolchain::aarch64(), 40)] {

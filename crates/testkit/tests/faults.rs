@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use testkit::hooks;
 
-/// What of the repository is not copied: build output, histories, and packages with workspaces of their own.
+/// The parts of the repository that are not copied: build output, histories, and packages with workspaces of their own.
 const LEFT_OUT: [&str; 8] = [
     "target",
     ".git",
@@ -30,7 +30,7 @@ const LEFT_OUT: [&str; 8] = [
     "crates/testkit/faults",
 ];
 
-/// What the copy has in addition.
+/// The additions of the copy.
 const ADDED: [&str; 3] = ["target", "src/fault_injection", "crates/testkit/tests"];
 
 fn instrument(copy: &Path, hooks: &[Hook]) {
@@ -87,7 +87,7 @@ fn build_in_copy(arguments: &[&str]) {
 /// Cargo, as if it did not run this test.
 fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What it says of this test is not true of what it builds.
+    // The environment of this test does not hold for the package that it builds.
     for (name, _) in std::env::vars_os() {
         if name
             .to_str()

@@ -10,7 +10,7 @@ use arbitrary::{Result, Unstructured};
 use testkit::support::Rng;
 use testkit::{across, module, targets};
 
-/// Runs a target on so many inputs.
+/// Runs a target on `inputs` inputs.
 fn run(inputs: u64, mut target: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     if std::env::var_os("ARBTEST_BUDGET_MS").is_some() || std::env::var_os("ARBTEST_SEED").is_some()
     {

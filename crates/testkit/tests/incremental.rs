@@ -106,7 +106,7 @@ fn here(seeds: Range<u64>, check: Check) -> Statistics {
     })
 }
 
-/// What programs must consist of, and their required outcomes, by every path: without one of these the generator
+/// The required contents of programs, and their required outcomes, by every path: without one of these the generator
 /// misses what it is for.
 const OCCURS: [&str; 34] = [
     "functions with two alias regions",

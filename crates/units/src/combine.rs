@@ -9,7 +9,7 @@
 //! for each symbol of the inputs, 32 for each record of a map that is written, a block of the index of each input, and
 //! the functions of one shape.
 //!
-//! What this module does *not* do: decide.
+//! This module does *not* decide.
 
 use crate::cell::Cell;
 use crate::format::{FormatError, Sink};
@@ -44,13 +44,13 @@ pub struct GroupRow {
     pub hot: bool,
     /// The predicted bytes of its native code on x86-64 and on aarch64.
     pub bytes: [u32; 2],
-    /// What it has at each place.
+    /// Its value at each place.
     pub cells: Vec<GroupCell>,
     input: u32,
     name: u32,
 }
 
-/// What a function of a group has at a place.
+/// The value of a function of a group at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupCell {
     /// Equal for equal cells, whatever their units.
@@ -114,7 +114,7 @@ pub fn fixed_hash(hashes: impl ExactSizeIterator<Item = u64>, parameters: &[Vec<
 /// Where a part is written: the name of the unit, and the next bytes of its part.
 pub type PartSink<'a> = dyn FnMut(&str, &[u8]) -> Result<(), FormatError> + 'a;
 
-/// What combining writes.
+/// The files that combining writes.
 #[derive(Default)]
 pub struct Outputs<'s, 'f> {
     /// The map for all units.
@@ -125,7 +125,7 @@ pub struct Outputs<'s, 'f> {
     pub parts: Option<&'s mut PartSink<'f>>,
 }
 
-/// What was combined.
+/// The counts of combined summaries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Combined {
     /// The number of units.

@@ -1,4 +1,4 @@
-//! What the files of summaries and of sharing maps have in common: numbers, blocks with checksums, reading at an offset.
+//! The common part of the files of summaries and of sharing maps: numbers, blocks with checksums, reading at an offset.
 //!
 //! Numbers are little-endian where their width is fixed, else LEB128 varints; signed ones are zigzag-coded first.
 //! Tables are sequences of *blocks*, each of which is read and verified alone:
@@ -214,7 +214,7 @@ pub(super) fn put_zigzag(out: &mut Vec<u8>, number: i64) {
     put_varint(out, ((number << 1) ^ (number >> 63)) as u64);
 }
 
-/// Reads numbers from bytes. What is not there or not well-formed is an error that names the part of the file.
+/// Reads numbers from bytes. A missing or ill-formed number is an error that names the part of the file.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes<'a> {
     rest: &'a [u8],
@@ -296,7 +296,7 @@ impl<'a> Bytes<'a> {
 /// The first bytes of both kinds of files: 8 bytes that say what it is, 4 of the version, 32 of the settings.
 pub(super) const HEADER: usize = 44;
 
-/// What a file is.
+/// The kind of a file.
 pub(super) struct Kind {
     pub magic: [u8; 8],
     pub version: u32,
@@ -416,7 +416,7 @@ pub(super) struct Section {
 /// Reads the blocks of a table, one after the other. Holds one of them.
 pub(super) struct Blocks<'a> {
     source: &'a dyn ReadAt,
-    /// What is still to be read.
+    /// The rest, still to be read.
     rest: Section,
     payload: Vec<u8>,
     /// How much of the payload was read.

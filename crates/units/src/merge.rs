@@ -23,7 +23,7 @@ pub enum CombineError {
     Input {
         /// Its number, from 0 on.
         input: usize,
-        /// What is wrong.
+        /// The error.
         error: FormatError,
     },
     /// Two inputs, or one of them twice, have a unit of this name.
@@ -191,7 +191,7 @@ fn merge_symbols<C: Cursor<Item = u32>>(
 ///
 /// Takes O(n log k) for n functions, cells and bytes of names in k inputs. Memory: see the module.
 ///
-/// Fails if an input is damaged, units have the same name, or settings differ. What was written before that is to be dropped.
+/// Fails if an input is damaged, units have the same name, or settings differ. The output that was written before the failure is to be dropped.
 pub fn merge_summaries(inputs: &[Summaries<'_>], out: &mut Sink<'_>) -> Result<(), CombineError> {
     let Units { settings, units, numbers: unit_numbers } = number_units(inputs)?;
     let output = CombineError::Output;

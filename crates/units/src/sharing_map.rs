@@ -30,7 +30,7 @@ const ENTRY: usize = 32;
 /// The bytes after the index.
 const END: usize = 24;
 
-/// From so many entries on, all are read at once.
+/// The number of entries from which on all are read at once.
 const AT_ONCE: u64 = 64;
 
 /// Functions of one shape that share a body: those that agree in all columns that are in no parameter.
@@ -123,7 +123,7 @@ impl<'a> SharingMap<'a> {
         Ok((entry.shape, self.record(entry)?))
     }
 
-    /// Entries of the index: as many as are asked for.
+    /// Entries of the index: `count` of them.
     fn entries(&self, from: u64, count: u64) -> Result<Vec<Entry>, FormatError> {
         let part = "the index of the map";
         let at = HEADER as u64 + self.records + from * ENTRY as u64;

@@ -312,7 +312,7 @@ pub(super) trait Cursor {
     /// Goes to the next entry, and says whether there is one.
     fn advance(&mut self) -> Result<bool, FormatError>;
 
-    /// What the table is ordered by.
+    /// The key of the order of the table.
     fn key(&self) -> &[u8];
 
     fn item(&self) -> Self::Item;
@@ -322,7 +322,7 @@ pub(super) trait Cursor {
 pub(super) struct Names<'a> {
     blocks: Blocks<'a>,
     name: Vec<u8>,
-    /// What will be the name, when it is used again.
+    /// The memory of the next name.
     next: Vec<u8>,
     /// How many names were read.
     number: u32,
@@ -397,7 +397,7 @@ pub(super) struct Index<'a> {
     blocks: Blocks<'a>,
     shape: Option<[u8; 16]>,
     entry: IndexEntry,
-    /// What was not yet referred to.
+    /// Rows that nothing referred to yet.
     rows: Section,
 }
 

@@ -23,7 +23,7 @@
 //! |---|---|
 //! | varint | its unit, by the distance from the unit of the row before |
 //! | varint | the number of its name |
-//! | 1 | linkage in bits 0 and 1 (export, hidden, local, preemptible); bit 2: hot; bit 3: it is written as changes to the row before, which has as many cells |
+//! | 1 | linkage in bits 0 and 1 (export, hidden, local, preemptible); bit 2: hot; bit 3: it is written as changes to the row before, which has an equal number of cells |
 //! | varint, varint | bytes of code on x86-64 and on aarch64 |
 //! | … | a bit for each cell, the lowest first, whether it differs from the row before; without bit 3, the number of cells (varint) |
 //! | … | the cells that differ, or all |
@@ -71,7 +71,7 @@ pub(super) struct Row {
     pub cells: Vec<Cell>,
 }
 
-/// What Cranelift's smallest types are numbered from, and how many are written in five bits.
+/// The first number of Cranelift's smallest types, and how many types are written in five bits.
 const TYPES: (u16, u16) = (0x70, 31);
 
 fn put_kind_and_type(out: &mut Vec<u8>, kind: u8, ty: u16) {

@@ -53,7 +53,7 @@ pub struct Options<'a> {
     /// The triple of the target, with no more than its baseline instruction set, so that the result is the same
     /// everywhere. Without one, it is the processor at hand with all that it has.
     pub target: Option<&'a str>,
-    /// Whether Wasmtime works on all threads of the current `rayon` pool. The result is the same.
+    /// Whether Wasmtime works on all threads of the current `rayon` pool. The result does not depend on it.
     pub parallel: bool,
 }
 
@@ -69,14 +69,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a module and a component begin with.
+/// The first bytes of a module and a component.
 pub const MAGIC: &[u8] = b"\0asm";
 
 /// How many functions the modules in a module or component define. Wasmtime adds some of its own.
 ///
 /// # Errors
 ///
-/// What is not WebAssembly.
+/// Bytes that are not WebAssembly.
 pub fn count(wasm: &[u8]) -> Result<usize, Error> {
     Modules::of(wasm).map(|modules| modules.defined()).map_err(invalid)
 }
@@ -87,7 +87,7 @@ pub fn count(wasm: &[u8]) -> Result<usize, Error> {
 ///
 /// # Errors
 ///
-/// What is not WebAssembly, is not valid, defines no functions, or cannot be translated for the target, with the place in
+/// Bytes that are not WebAssembly, are not valid, define no functions, or cannot be translated for the target, with the place in
 /// the bytes if it is known; and a directory that cannot be read.
 pub fn translate(
     wasm: &[u8],
@@ -163,7 +163,7 @@ fn name_in(text: &str) -> Option<(u32, u32)> {
     Some((namespace.parse().ok()?, index.parse().ok()?))
 }
 
-/// What Wasmtime refuses, and how to convert it, where there is a tool.
+/// A feature that Wasmtime refuses, and how to convert it, where there is a tool.
 fn refused(error: &str) -> Error {
     let error = one_line(error);
     // The first form of exceptions, which toolchains still emit by default.
@@ -175,7 +175,7 @@ fn refused(error: &str) -> Error {
     }
 }
 
-/// What `wasmparser` says: it gives the offset itself.
+/// An error of `wasmparser`, which gives the offset itself.
 fn invalid(error: wasmtime::wasmparser::BinaryReaderError) -> Error {
     Error(one_line(&error.to_string()))
 }

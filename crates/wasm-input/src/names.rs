@@ -33,7 +33,7 @@ pub struct Names {
 /// A name that Wasmtime does not write.
 #[derive(Debug)]
 struct Replaced {
-    /// What it writes begins this.
+    /// The beginning of its output.
     by: String,
     name: String,
 }
@@ -41,7 +41,7 @@ struct Replaced {
 /// Names up to this length in bytes are written whole.
 const SHORT: usize = 96;
 
-/// What begins the comment with the name of a function.
+/// The beginning of the comment with the name of a function.
 const COMMENT: &str = ";; Intermediate Representation of function <";
 
 impl<'a> Escaped<'a> {
@@ -82,7 +82,7 @@ impl<'a> Escaped<'a> {
                     if let (Some(&Some(module)), KnownCustom::Name(names)) =
                         (open.last(), section.as_known())
                     {
-                        // What was overwritten before a mistake in the section stays so.
+                        // Bytes that were overwritten before a mistake in the section stay so.
                         let _ = escaped.overwrite(wasm, module, names);
                     }
                 }
@@ -149,7 +149,7 @@ impl Names {
     }
 }
 
-/// What Wasmtime calls a function.
+/// Wasmtime's name of a function.
 fn function(module: usize, index: u32) -> String {
     format!("wasm[{module}]::function[{index}]")
 }

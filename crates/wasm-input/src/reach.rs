@@ -68,7 +68,7 @@ impl Modules {
 
     /// How the function of a name is reached.
     pub fn reach(&self, namespace: u32, index: u32) -> Reach {
-        // What is in none of the modules is of Wasmtime's own: trampolines, and the modules that it makes of the
+        // Functions in none of the modules are Wasmtime's own: trampolines, and the modules that it makes of the
         // interfaces between those of a component.
         let module = (namespace < FIRST_OTHER_NAMESPACE).then(|| self.all.get(namespace as usize));
         let Some(module) = module.flatten() else { return Reach::Called };

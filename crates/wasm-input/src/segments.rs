@@ -1,4 +1,4 @@
-//! What modules initialise tables and memories with: read-only data, and tables of functions.
+//! The initial contents of tables and memories of modules: read-only data, and tables of functions.
 //!
 //! A compiler ahead of time can lay it out as data objects, next to the code of the functions. Wasmtime does not: it fills
 //! tables when a module is instantiated. This does *not* say where in a table or memory a segment goes.
@@ -21,7 +21,7 @@ pub enum Segment {
 ///
 /// # Errors
 ///
-/// What is not WebAssembly.
+/// Bytes that are not WebAssembly.
 pub fn segments(wasm: &[u8]) -> Result<Vec<Segment>, Error> {
     let modules = Modules::of(wasm).map_err(invalid)?;
     let mut segments = Vec::new();

@@ -17,7 +17,7 @@ use wasmtime_environ::{
     Shared, Sharing,
 };
 
-/// What was read of a function, and its IR.
+/// The reading of a function, and its IR.
 type Read = (streaming::Reading, Arc<Function>);
 
 pub(super) struct Merger<'a> {

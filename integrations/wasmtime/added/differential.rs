@@ -190,7 +190,7 @@ struct Tested {
     has_tail_calls: bool,
 }
 
-/// What was seen of backtraces.
+/// The counts of observed backtraces.
 #[derive(Default)]
 struct Seen {
     frames: usize,
@@ -240,7 +240,7 @@ impl Seen {
     }
 }
 
-/// What a module did, call by call, and what it left.
+/// The behaviour of a module, call by call, and its final state.
 #[derive(Debug, Default)]
 struct Done {
     /// Results and fuel.

@@ -111,7 +111,7 @@ fn nothing() -> CompiledFunctionBody {
     CompiledFunctionBody { code: Box::new(()), needs_gc_heap: false }
 }
 
-/// What is compiled: an input, or a body after merging.
+/// The function to compile: an input, or a body after merging.
 enum Left<'a> {
     Input(usize),
     Body(u32, CompileOutput<'a>),

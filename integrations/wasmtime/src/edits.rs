@@ -1,4 +1,4 @@
-//! What is inserted where into the released crates, and the files that they get in addition.
+//! The insertions into the released crates, and the files that they get in addition.
 //!
 //! The lines of a hook stand in the release once; nothing else of its code is here.
 
@@ -593,7 +593,7 @@ type CompileInput<'a> =
             at: &["name_map: PrimaryMap<ir::UserExternalNameRef, ir::UserExternalName>,", "/// The alignment for the compiled function."],
             put: Put::Instead(
                 "    pub name_map: PrimaryMap<ir::UserExternalNameRef, ir::UserExternalName>,
-    /// What the instructions were whose source locations are numbers.
+    /// The original instructions whose source locations are numbers.
     pub sites: Option<cranelift_mergefunc::explain::Sites>,
     /// The alignment for the compiled function.",
             ),

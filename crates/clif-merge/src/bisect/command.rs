@@ -1,7 +1,7 @@
 //! The command that `bisect` runs, and how a run ended.
 //!
 //! It does not limit how long a run takes (`timeout` does that), and does not end a command that is running when a
-//! signal ends this program. What the command prints is shown with `--verbose` only, on standard error.
+//! signal ends this program. The output of the command is shown with `--verbose` only, on standard error.
 
 use anyhow::{Context as _, Result};
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ use std::process::{self, ExitStatus, Stdio};
 /// The environment variable from which embedders that are bisected take the limit of merges.
 pub const MERGE_LIMIT_VARIABLE: &str = "CRANELIFT_MERGEFUNC_MERGE_LIMIT";
 
-/// What is replaced by the path of the merged unit.
+/// The placeholder for the path of the merged unit.
 const PLACEHOLDER: &str = "{}";
 
 /// How a run of the command ended.

@@ -1,4 +1,4 @@
-//! What is said of the merge that `bisect` found: the functions and data objects that it concerns, and why the pass
+//! The explanation of the merge that `bisect` found: the functions and data objects that it concerns, and why the pass
 //! merged them, as `why` explains it.
 
 use super::make::Maker;
@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 /// How many of the functions that changed are explained.
 const EXPLAINED: usize = 3;
 
-/// What the last merge of a plan did.
+/// The last merge of a plan.
 #[derive(Debug, Default)]
 pub struct Difference {
     /// Functions that are merged with it and not without it, or into another body.

@@ -66,7 +66,7 @@ impl<'a> Maker<'a> {
     ///
     /// # Errors
     ///
-    /// What the pass refuses.
+    /// A unit that the pass refuses.
     pub fn merged(&self, unit: &Unit, limit: Option<u32>) -> Result<Merged> {
         pass::merge(unit, &self.options(limit))
     }
@@ -81,11 +81,11 @@ impl<'a> Maker<'a> {
         format!("{}{text}", self.header)
     }
 
-    /// What the file of a text holds.
+    /// The contents of the file of a text.
     ///
     /// # Errors
     ///
-    /// What cannot be compiled.
+    /// A function that cannot be compiled.
     pub fn contents(&self, text: &str) -> Result<Vec<u8>> {
         match self.kind {
             EmitKind::Clif => Ok(text.as_bytes().to_vec()),
@@ -101,7 +101,7 @@ impl<'a> Maker<'a> {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Errors of the system.
     pub fn write(&self, contents: &[u8]) -> Result<PathBuf> {
         let path = self.directory.path().join(match self.kind {
             EmitKind::Clif => "merged.clif",
@@ -116,7 +116,7 @@ impl<'a> Maker<'a> {
     ///
     /// # Errors
     ///
-    /// What a unit must not be.
+    /// A text that is no valid unit.
     pub fn read(&self, text: &str) -> Result<Unit> {
         let source = Source { name: "merged.clif".to_owned(), text: text.to_owned() };
         let verifier = Verifier::new(&**self.isa);

@@ -52,7 +52,7 @@ pub struct Opts {
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 
-    /// What CMD gets: the merged unit as CLIF, as 'merge' writes it, or an object file that is made of that
+    /// The input of CMD: the merged unit as CLIF, as 'merge' writes it, or an object file that is made of that
     #[arg(long, value_enum, value_name = "KIND", default_value_t = EmitKind::Clif)]
     emit: EmitKind,
 
@@ -113,7 +113,7 @@ pub enum EmitKind {
 ///
 /// # Errors
 ///
-/// What cannot be read or written, a command that cannot be run, and one that does not fail as it has to.
+/// Files that cannot be read or written, a command that cannot be run, and one that does not fail as it has to.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts {
         paths,
@@ -176,7 +176,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     Ok(Exit::Done.into())
 }
 
-/// How many merges there are up to `most`, if only as many are wanted, and the unit with all of them.
+/// The number of merges, up to `most` if that is given, and the unit with all of them.
 fn all_merges(maker: &Maker<'_>, unit: &Unit, most: Option<u32>) -> Result<(u32, Merged)> {
     let merged = maker.merged(unit, most)?;
     let functions = merged.plan.entries().map(|(_, entry)| entry.disposition().name());
@@ -299,7 +299,7 @@ fn count(merges: u32) -> String {
     }
 }
 
-/// What is said of a run.
+/// The message about a run.
 fn step(limit: Option<u32>, outcome: Outcome) -> String {
     let ended = match outcome {
         Outcome::Passes => "succeeds".to_owned(),

@@ -6,7 +6,7 @@ use clif_unit::names::Wanted;
 use cranelift_mergefunc::Reason;
 use cranelift_mergefunc::explain::Rule;
 
-/// What rows must fit. Of several values of one option one must fit, and of several options all.
+/// The filter of rows. Of several values of one option one must fit, and of several options all.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Filters")]
 pub struct Filter {

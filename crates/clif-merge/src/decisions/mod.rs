@@ -1,4 +1,4 @@
-//! What was decided about every function and data object of a unit, as data: the one table behind reports, remarks,
+//! The decisions about all functions and data objects of a unit, as data: the one table behind reports, remarks,
 //! pages and comparisons.
 //!
 //! A row says what became of one function or object and why, how many bytes of native code that saves, and, for a
@@ -24,7 +24,7 @@ use resembling::Resembling;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// What was decided about one function or data object.
+/// The decision about one function or data object.
 ///
 /// This is a row of the JSON, field by field: fields are added to it, and neither removed nor given another meaning,
 /// while the `schema` of reports is 1.
@@ -32,11 +32,11 @@ use std::collections::HashMap;
 pub struct Decision {
     /// Whether something was merged, could have been, or neither.
     pub kind: Kind,
-    /// What it is about.
+    /// The function or data object.
     pub item: Item,
     /// The name in the text.
     pub name: String,
-    /// What the source calls it, demangled, if that is known.
+    /// Its name in the source, demangled, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_name: Option<String>,
     /// The file that has it; of a new body, none.
@@ -47,7 +47,7 @@ pub struct Decision {
     pub line: Option<usize>,
     /// The number of the class: of equal functions or objects, or of all whose bodies one parameterised body replaces.
     pub class: u32,
-    /// What became of it, and why.
+    /// Its disposition, and why.
     #[serde(flatten)]
     pub outcome: Outcome,
     /// Bytes before merging: of native code, or of the object.
@@ -59,10 +59,10 @@ pub struct Decision {
     pub resembles: Option<Resembled>,
 }
 
-/// What became of a function or data object, and why.
+/// The disposition of a function or data object, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What became of it: `keep`, `redirect`, `alias` or `thunk`.
+    /// Its disposition: `keep`, `redirect`, `alias` or `thunk`.
     pub disposition: String,
     /// The stable id of the reason.
     pub rule: String,
@@ -88,7 +88,7 @@ pub enum Kind {
     Analysis,
 }
 
-/// What a decision is about.
+/// The kind of item that a decision is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Item {
@@ -277,7 +277,7 @@ pub fn replaced_by_extra(plan: &Plan, function: FunctionIndex) -> Option<Functio
     entry.disposition().representative().filter(|_| extra)
 }
 
-/// What LLVM would call a decision.
+/// The kind of remark that LLVM would make of a decision.
 fn kind<I>(disposition: Disposition<I>, reason: Reason, resembles: bool) -> Kind {
     match disposition {
         Disposition::Keep => {}

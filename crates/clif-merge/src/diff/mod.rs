@@ -1,7 +1,7 @@
 //! `clif-merge diff`: what a change of a compiler, of the sources or of options does to merging.
 //!
 //! Compares the tables of decisions of two units, or of two reports as JSON, and can fail under conditions, for
-//! continuous integration. What is the same function is for `compare`. It does not compare code.
+//! continuous integration. `compare` decides which functions correspond. It does not compare code.
 
 mod compare;
 
@@ -39,7 +39,7 @@ pub struct Opts {
     #[arg(long, value_name = "CONDITION", value_parser = parse_condition)]
     deny: Vec<Condition>,
 
-    /// What the comparison is written as
+    /// The format of the comparison
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
 
@@ -80,7 +80,7 @@ enum Format {
     Json,
 }
 
-/// What must not be so.
+/// A condition that must not hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Condition {
     /// A function that was merged is kept.
@@ -108,7 +108,7 @@ fn parse_condition(text: &str) -> Result<Condition, String> {
 ///
 /// # Errors
 ///
-/// What cannot be read or written, reports of different targets, and a condition that is denied.
+/// Files that cannot be read or written, reports of different targets, and a condition that is denied.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { before, after, deny, format, rows, output, defaults, no_alias, jobs, common } = opts;
     if [&before, &after].iter().all(|path| path.as_os_str() == "-") {

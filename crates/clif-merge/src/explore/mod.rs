@@ -61,7 +61,7 @@ Examples:
 ///
 /// # Errors
 ///
-/// What cannot be read, compiled, written or listened on.
+/// Units that cannot be read, compiled or written, and a port that cannot be opened.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { port, output, max_listings, input, no_alias, jobs, common } = opts;
     let output = output.map(|path| Output::check(&path)).transpose()?;

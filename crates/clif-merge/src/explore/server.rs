@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tiny_http::{Header, Method, Request, Response};
 
-/// What is answered.
+/// An answer.
 #[derive(Debug)]
 pub struct Reply {
     /// The type of the contents.
@@ -30,7 +30,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Errors of the system.
     pub fn listen(port: u16) -> Result<Server> {
         let server =
             tiny_http::Server::http((Ipv4Addr::LOCALHOST, port)).map_err(|error| anyhow!(error))?;

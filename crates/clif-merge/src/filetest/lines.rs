@@ -81,7 +81,7 @@ impl<'a> Lines<'a> {
         self.functions.len()
     }
 
-    /// What stands before the first function.
+    /// The text before the first function.
     pub fn header(&self) -> String {
         let end = self.functions.first().map_or(self.lines.len(), |place| place.start);
         self.lines[..end].concat()

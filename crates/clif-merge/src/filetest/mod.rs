@@ -40,7 +40,7 @@ pub struct Settings {
 pub struct Report {
     /// How it ended.
     pub verdict: Verdict,
-    /// What was left out of a file that passed, and the output of its `print:` commands.
+    /// The skipped commands of a file that passed, and the output of its `print:` commands.
     pub notes: Vec<String>,
     /// Run commands performed, once for each target.
     pub run_commands: usize,

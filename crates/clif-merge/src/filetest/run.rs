@@ -35,7 +35,7 @@ pub struct Command {
     command: RunCommand,
 }
 
-/// What came of running a file's commands for one target.
+/// The result of running a file's commands for one target.
 #[derive(Debug)]
 pub struct Outcome {
     /// How many functions were merged away.

@@ -2,8 +2,8 @@
 //!
 //! A worker is this program once more, with some of the files as arguments. It checks them one after
 //! another and writes one line of JSON for each, so that the file at which a worker dies is the first one
-//! without a line: that test failed, and a new worker goes on behind it. There are as many workers
-//! as the machine runs at once, and each gets many files, because starting one takes longer than most
+//! without a line: that test failed, and a new worker goes on behind it. There is one worker for each thread
+//! of the machine, and each gets many files, because starting one takes longer than most
 //! files do.
 //!
 //! A worker ends when its standard input does, so that none outlives this process however it ends.
@@ -20,19 +20,19 @@ use std::time::Duration;
 
 /// The most files that a worker gets: few enough for the command line of any system.
 const MAX_FILES: usize = 32;
-/// So many batches of files for each worker, because files differ in how long they take.
+/// Batches of files for each worker, because files differ in how long they take.
 const BATCHES: usize = 4;
 /// So much of what a worker that died wrote to standard error is read, in bytes.
 const MAX_STDERR: u64 = 1 << 16;
-/// So many lines of it are shown.
+/// The number of its lines that are shown.
 const STDERR_LINES: usize = 4;
-/// So many times 10 ms are waited for a worker that closed its output to end.
+/// Waits of 10 ms for a worker that closed its output to end.
 const PATIENCE: usize = 1000;
 
 /// How files are checked by workers.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// What each worker does.
+    /// The settings of each worker.
     pub settings: Settings,
     /// How long one file may take.
     pub time: Duration,
@@ -111,7 +111,7 @@ struct Worker {
     child: Child,
     /// Its lines.
     lines: mpsc::Receiver<String>,
-    /// What it wrote to standard error, when that is closed.
+    /// Its standard error, when that is closed.
     stderr: mpsc::Receiver<String>,
 }
 

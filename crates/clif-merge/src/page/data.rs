@@ -25,12 +25,12 @@ pub struct Source<'a> {
     pub native: bool,
 }
 
-/// All of it.
+/// The data of a page.
 #[derive(Debug, Serialize)]
 pub struct Data<'a> {
     #[serde(flatten)]
     source: Source<'a>,
-    /// What rules mean, by their ids: reasons and first differences.
+    /// The meanings of rules, by their ids: reasons and first differences.
     rules: Vec<[&'static str; 2]>,
     files: Vec<&'a str>,
     functions: Functions<'a>,
@@ -56,7 +56,7 @@ struct Functions<'a> {
     resembles: Vec<Option<Resembles<'a>>>,
 }
 
-/// What became of functions, and why: element by element, what an `Outcome` has.
+/// The dispositions of functions, and why: element by element, the fields of an `Outcome`.
 #[derive(Debug, Default, Serialize)]
 struct Outcomes<'a> {
     disposition: Vec<&'a str>,

@@ -25,7 +25,7 @@ pub struct Group {
     pub missed: u64,
 }
 
-/// What a byte of a class is.
+/// The fate of a byte of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Not there any more.
@@ -40,7 +40,7 @@ impl Part {
     /// All of them, in the order in which they are drawn.
     pub const ALL: [Part; 3] = [Part::Saved, Part::Kept, Part::CouldMerge];
 
-    /// What a person reads.
+    /// The title for a person.
     pub fn title(self) -> &'static str {
         match self {
             Part::Saved => "saved",

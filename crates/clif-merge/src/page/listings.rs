@@ -41,7 +41,7 @@ const MAX_MEMBERS: usize = 64;
 /// How many sets are compressed at a time.
 const CHUNK: usize = 64;
 
-/// The streams of as many sets as the budget allows, in bytes of text; sets that come first are preferred. A function
+/// The streams of the first sets, up to the budget in bytes of text. A function
 /// that is in several is embedded with the first.
 pub fn embed(
     sets: Vec<Vec<usize>>,

@@ -67,7 +67,7 @@ pub fn svg(groups: &[Group], decisions: &[Decision], label: &str) -> String {
     text + "</svg>"
 }
 
-/// What shows the parts apart without colours.
+/// The patterns that distinguish the parts without colours.
 const PATTERNS: &str = "\
 <defs>
 <pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" \

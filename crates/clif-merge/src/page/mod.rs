@@ -49,9 +49,9 @@ pub const MAX_ROWS: usize = 500;
 /// How many rows of a table there are without a script.
 const STATIC_ROWS: usize = 100;
 
-/// What a page is made of.
+/// The data of a page.
 pub struct Page<'a> {
-    /// What was measured.
+    /// The measured report.
     pub report: &'a Report,
     /// The unit as it was planned.
     pub planned: &'a Planned<'a>,
@@ -125,7 +125,7 @@ impl<'a> Page<'a> {
         self.planned.plan.entries().len()
     }
 
-    /// What a browser may do with the page.
+    /// The permissions of the page in a browser.
     pub fn policy(&self) -> String {
         policy(self.served)
     }

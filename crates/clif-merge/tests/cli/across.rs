@@ -127,7 +127,7 @@ pub struct Units {
     pub target: &'static str,
     /// How many.
     pub count: usize,
-    /// What the program prints without merging.
+    /// The output of the program without merging.
     pub before: String,
 }
 
@@ -516,7 +516,7 @@ fn parts_that_do_not_change_are_not_written() {
     run(&combine).expect(0, "1 of 2 maps changed");
 }
 
-/// Formats without groups of sections in the sense of ELF: the linker must keep one copy of a body all the same.
+/// Formats without groups of sections in the sense of ELF: the linker must still keep one copy of a body.
 #[test]
 fn linkers_of_other_formats_keep_one_copy() {
     need("lld");

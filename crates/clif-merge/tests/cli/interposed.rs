@@ -1,7 +1,7 @@
 //! Libraries of several units of which the program interposes functions and data: what named another function or object
 //! goes on using that one, whatever was merged.
 //!
-//! Of two equal exported functions, the program has a definition of its own of the first. What called the second must not
+//! Of two equal exported functions, the program has a definition of its own of the first. Callers of the second must not
 //! reach it. (What called the first may reach either: an exported function can be bound to the definition of its unit.)
 
 use crate::across::{Units, linkers};

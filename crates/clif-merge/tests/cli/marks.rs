@@ -1,5 +1,5 @@
 //! Functions that the command line marks as exported or externally called, by their names, in a unit on standard
-//! input. What each mark does to each function is in `marks.trycmd`; here is what is left of the unit.
+//! input. The effect of each mark on each function is in `marks.trycmd`; here is the remaining unit.
 
 use crate::program::{inputs, read, run_with};
 

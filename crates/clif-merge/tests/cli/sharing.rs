@@ -1,4 +1,4 @@
-//! What is said of merging across units: which functions share bodies, why two do not, and to which functions an address of
+//! Explanations of merging across units: which functions share bodies, why two do not, and to which functions an address of
 //! the linked image belongs.
 
 use crate::across::{COUNT, Units, linkers, on_each_target};
@@ -154,7 +154,7 @@ fn addresses_of_a_linked_image_lead_to_the_functions_of_all_units() {
     });
 }
 
-/// What was not written by `compile --merge-map`, or is of another program, is an error that names the file.
+/// A map that `compile --merge-map` did not write, or of another program, is an error that names the file.
 #[test]
 fn locate_refuses_what_it_cannot_read() {
     let workshop = Workshop::new("locate");

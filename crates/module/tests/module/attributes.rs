@@ -14,7 +14,7 @@ fn three() -> String {
         + &calls("export", "calls_b", "b")
 }
 
-/// What is merged of `three` if one attribute of `b` is changed.
+/// The merges of `three` if one attribute of `b` is changed.
 fn with(change: impl FnOnce(&mut Attributes)) -> MergingModule<JITModule> {
     let mut module = merging_jit();
     define_all(&mut module, &three());

@@ -1,4 +1,4 @@
-//! What a flush leaves behind restricts later flushes: facts of functions that are emitted, functions that were
+//! A flush restricts later flushes: facts of functions that are emitted, functions that were
 //! eliminated, and addresses that are passed as arguments. That holds without a merge cache as well.
 
 #![allow(unsafe_code, reason = "compiled code is called through pointers")]
@@ -88,7 +88,7 @@ const AT_NO_MULTIPLE_OF_16: &str =
         printf(\"%ld\\n\", e(cell + 8, cell + 8));
     }";
 
-/// What `e` returns, which is called with an address that is a multiple of 8 and not of 16.
+/// The result of `e`, which is called with an address that is a multiple of 8 and not of 16.
 fn run_at_no_multiple_of_16(module: &MergingModule<JITModule>) -> i64 {
     let code = module.get_finalized_function(id(module, "e"));
     // SAFETY: it takes two numbers and returns one, and reads and writes at these addresses.
@@ -162,7 +162,7 @@ fn callers_of_functions_with_different_facts_differ() {
     assert_eq!(results[0], results[1]);
 }
 
-/// What functions return in a JIT that is flushed program by program, merged; asserts that it is the same as unmerged.
+/// The results of functions in a JIT that is flushed program by program, merged; asserts that they are those of an unmerged run.
 #[track_caller]
 fn in_turn(
     options: ModuleOptions,

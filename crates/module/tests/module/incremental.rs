@@ -1,4 +1,4 @@
-//! References to functions that were merged away compute the same as without merging.
+//! References to functions that were merged away compute the results of an unmerged program.
 //!
 //! Each test runs the code of a program twice, merged and unmerged, and compares the results.
 

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::process::Command;
 use testkit::modules::{object, unmerged};
 
-/// What a program prints, followed by its exit status if it failed.
+/// The output of a program, followed by its exit status if it failed.
 type Output = Result<String, String>;
 
 /// Runs a command in a directory that has an object, `unit.o`, and a C program, `main.c`.
@@ -37,7 +37,7 @@ pub fn interposed(product: ObjectProduct, main: &str) -> Output {
     run(product, main, &format!("{library} && {program} && ./main"))
 }
 
-/// The output of two programs, merged and unmerged. Asserts that it is the same and that both succeed; `case` is
+/// The output of two programs, merged and unmerged. Asserts that the outputs are equal and that both succeed; `case` is
 /// part of the message.
 #[track_caller]
 pub fn same(case: impl Display, [merged, plain]: [Output; 2]) -> String {
@@ -58,7 +58,7 @@ int main(void) {{ printf(\"{formats}\\n\", {results}(7)); }}
     )
 }
 
-/// The output of a C program with an object, by [`linked`] or [`interposed`]. Asserts that it is the same with and
+/// The output of a C program with an object, by [`linked`] or [`interposed`]. Asserts that the output is equal with and
 /// without merging. `make` defines the object, and is passed whether merging is on.
 #[track_caller]
 pub fn same_output(

@@ -5,7 +5,7 @@ use cranelift_mergefunc_module::{MergingModule, ModuleOptions};
 use testkit::modules::{calls, define_all, insignificant, jit, merging_jit, plus};
 
 /// The most bytes that the merge cache may take for a function that is alone in its class, including what a hash
-/// table keeps free just after it has grown; and the same if the checker remembers the function as well.
+/// table keeps free just after it has grown; and the bound if the checker remembers the function as well.
 /// `MergeCache::size` has the parts.
 const BOUNDS: [(Prove, usize); 2] = [(Prove::Never, 200), (Prove::Always, 400)];
 

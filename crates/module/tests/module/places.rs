@@ -10,7 +10,7 @@ use cranelift_module::{Linkage, Module, ModuleReloc};
 use testkit::modules::*;
 
 /// Code that is given as bytes takes the addresses of functions that an earlier flush eliminated. Addresses of
-/// equal functions were once the same.
+/// equal functions were once one place.
 #[test]
 fn addresses_in_later_bytes_are_distinct() {
     let options = ModuleOptions { similar: Similar::OFF, ..ModuleOptions::default() };
@@ -39,7 +39,7 @@ fn addresses_in_later_bytes_are_distinct() {
     }
 }
 
-/// A function with so many parameters that no register is left for the extra arguments of its thunk.
+/// A function whose parameters take all registers, so that none is left for the extra arguments of its thunk.
 fn takes_six(linkage: &str, name: &str, k: i64) -> String {
     format!(
         "{linkage} function %{name}(i64, i64, i64, i64, i64, i64) -> i64 system_v {{

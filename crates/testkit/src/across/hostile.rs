@@ -120,7 +120,7 @@ fn stale(summaries: &[UnitSummary], rng: &mut Rng) -> Vec<UnitSummary> {
 pub fn damaged_map(map: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = map.to_vec();
     match rng.below(8) {
-        // What is said of a shape is said of another one.
+        // The sets of one shape are given to another one.
         0..3 => {
             let entries = entries(&bytes);
             for _ in 0..1 + rng.below(4) {
@@ -136,7 +136,7 @@ pub fn damaged_map(map: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
             }
             seal_map(&mut bytes);
         }
-        // What another map says, of these shapes.
+        // The sets that another map has for these shapes.
         3 => {
             bytes = other.to_vec();
             for (from, to) in entries(map).into_iter().zip(entries(other)) {

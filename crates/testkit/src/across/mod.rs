@@ -1,7 +1,7 @@
 //! Merging across units without a linker: a unit is cut into several, each is planned without the others, and of the
 //! content-addressed bodies of one digest any one is kept.
 //!
-//! What is linked is a [`Program`] that a host can run and compare with the unit that was not cut. All copies of a body are
+//! The linked program is a [`Program`] that a host can run and compare with the unit that was not cut. All copies of a body are
 //! compiled and compared as well. No map may change what a program does: `hostile` has maps and summaries that say anything.
 //! Programs of several units that real linkers link are elsewhere (`incremental`).
 
@@ -34,7 +34,7 @@ use cranelift_mergefunc::{Emit, Linkage, Options, Plan, Policy, Prove};
 pub use hostile::{damaged_map, damaged_summaries, hostile_map, random_sets};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What is added to the number of a function or data object for each replica.
+/// The offset of the number of a function or data object for each replica.
 const REPLICA: u32 = 1000;
 
 /// A generated unit, and the same in pieces. `seed` and `rng` decide what `u` does not.
@@ -198,7 +198,7 @@ pub struct Linked {
     pub copies: usize,
     /// Of these, the ones that get extra arguments.
     pub parameterised: usize,
-    /// What [`Stats`](cranelift_mergefunc::Stats) of all units says of their maps.
+    /// The counts of [`Stats`](cranelift_mergefunc::Stats) about the maps of all units.
     pub shared: usize,
     pub ignored: usize,
 }

@@ -30,7 +30,7 @@ pub(super) struct Change {
 
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// What is changed.
+        /// The kind of change.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Kind {
             $($(#[doc = $doc])+ $name,)+
@@ -123,7 +123,7 @@ kinds! {
     Slot,
 }
 
-/// The opcode that does the same with numbers of the other signedness.
+/// The opcode that does its operation with numbers of the other signedness.
 fn signed_counterpart(opcode: Opcode) -> Option<Opcode> {
     use Opcode::*;
     const COUNTERPARTS: [(Opcode, Opcode); 19] = [
@@ -208,7 +208,7 @@ pub(super) fn change(
             "type"
         }
         _ => {
-            // What is exchanged may be equal.
+            // The exchanged operands may be equal.
             let exchanges = [Kind::BranchTargets, Kind::JumpTable, Kind::Callee];
             change.certain = !exchanges.contains(&kind);
             // Other instructions may refer to the same entry of a table.

@@ -1,6 +1,6 @@
 //! The code within a block: operations on values, constants, accesses to memory, traps, effects.
 //!
-//! What an operation needs is taken from the values that are known, or made. Where an operation
+//! The operands of an operation are taken from the values that are known, or made. Where an operation
 //! would trap on most values, most of the time its operands are made so that it does not.
 
 use crate::generate::conventions::{DATA, FUNCTIONS};
@@ -388,7 +388,7 @@ impl Builder<'_, '_, '_> {
         (!known.is_empty()).then(|| self.draw.choose(&known))
     }
 
-    /// Somewhere to read or write so many bytes.
+    /// A place to read or write this number of bytes.
     fn place(&mut self, bytes: u32, writes: bool, atomic: bool) -> Place {
         let choice = self.draw.below(8);
         if choice >= 5

@@ -1,4 +1,4 @@
-//! What a generated function may refer to, and what a host must provide to run it.
+//! The symbols that a generated function may refer to, and that a host must provide to run it.
 //!
 //! | symbol | what it is |
 //! |---|---|

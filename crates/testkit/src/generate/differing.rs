@@ -32,7 +32,7 @@ pub struct Variant {
     pub seed: Seed,
 }
 
-/// What functions of a group are drawn from.
+/// The seed of the functions of a group.
 #[derive(Clone, Copy)]
 pub(super) struct Group<'a> {
     pub profile: &'a Profile,
@@ -71,7 +71,7 @@ impl Where {
     ];
 }
 
-/// What an edit does.
+/// The kind of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edit {
     Change,
@@ -203,7 +203,7 @@ fn change(draw: &mut Draw<'_, '_>, seed: &mut Seed, block: Block, inst: Inst) ->
     let ends = seed.func.dfg.insts[inst].opcode().is_terminator();
     let first = draw.below(CHANGES.len());
     let kinds = CHANGES[first..].iter().chain(&CHANGES[..first]);
-    // What ends a block must be the same in both functions, but for values.
+    // The ends of a block must agree in both functions, but for values.
     let kinds = kinds.filter(|kind| !ends || matches!(kind, Kind::Operand | Kind::BranchArguments));
     for &kind in kinds {
         if let Some(Change { what, func, .. }) = changes::change(draw, seed, kind, block, inst) {
@@ -241,7 +241,7 @@ fn narrow(draw: &mut Draw<'_, '_>, seed: &mut Seed, inst: Inst) -> Option<String
     Some("another width".into())
 }
 
-/// The same function without an instruction: what used its results uses other values.
+/// A copy of the function without an instruction: users of its results use other values.
 fn remove(draw: &mut Draw<'_, '_>, seed: &mut Seed, block: Block, inst: Inst) -> Option<String> {
     let data = seed.func.dfg.insts[inst];
     let is_free = match data {
@@ -360,7 +360,7 @@ fn grow(builder: &mut Builder<'_, '_, '_>, kind: usize) {
             }
         }
     }
-    // What nothing uses is seen in the memory.
+    // Unused values are seen in the memory.
     if builder.memory.is_some()
         && builder.draw.one_in(2)
         && let Some(last) = builder.known.last()
@@ -435,7 +435,7 @@ fn known(seed: &Seed, block: Block, inst: Inst) -> Vec<Known> {
     let addresses = addresses(seed);
     values.retain(|value| !addresses.contains(value));
     let known = values.into_iter().map(|value| {
-        // What follows from it is not asked for.
+        // Nothing is asked about values that follow from it.
         Known { value, ty: func.dfg.value_type(value), constant: false }
     });
     known.collect()

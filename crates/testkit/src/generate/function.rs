@@ -24,7 +24,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What functions may be made of, and how large they may get.
+/// The allowed parts of functions, and how large they may get.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
     /// For which back end.
@@ -47,7 +47,7 @@ pub struct Profile {
     pub inside: bool,
     /// Only operations that every machine has.
     pub portable: bool,
-    /// What the functions of a unit have in common, and what it has besides functions.
+    /// The common properties of the functions of a unit, and its data objects.
     pub unit: UnitProfile,
 }
 
@@ -80,7 +80,7 @@ impl Types {
     pub const ALL: Types = Types { floats: true, vectors: true, rare: true };
 }
 
-/// What a unit is made of.
+/// The parts of a unit.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitProfile {
     /// Functions that differ in one change of meaning.
@@ -91,7 +91,7 @@ pub struct UnitProfile {
     /// Data objects, with pointers to functions.
     pub tables: bool,
     /// Whether all functions have the signature `(i64, i64) -> i64 tail`, so that any of them can be referred to in place
-    /// of any other one. They call more often. Calls that can be patched have no result all the same, and cannot be run.
+    /// of any other one. They call more often. Calls that can be patched still have no result, and cannot be run.
     pub uniform: bool,
 }
 
@@ -158,7 +158,7 @@ impl Profile {
     }
 }
 
-/// What a function may call.
+/// The callable functions of a function.
 #[derive(Clone, Debug, Default)]
 pub struct Callees {
     /// The signature of each group of functions.
@@ -190,11 +190,11 @@ impl Table {
 pub struct Seed {
     /// The function. References to `u0:G` and `u4:G` mean any member of the group G.
     pub func: Function,
-    /// What is known of it.
+    /// Its known properties.
     pub properties: Properties,
 }
 
-/// What is known of a function by construction.
+/// The properties of a function that are known by construction.
 #[derive(Clone, Debug, Default)]
 pub struct Properties {
     /// Instructions whose operands and immediates can be anything of the same type: what they
@@ -263,7 +263,7 @@ pub(super) struct Node {
     known: Vec<Known>,
 }
 
-/// What instructions of a function refer to and share.
+/// The entities that instructions of a function refer to and share.
 #[derive(Default)]
 pub(super) struct Entities {
     /// The regions of the four quarters of the memory.
@@ -406,7 +406,7 @@ pub(super) fn grow<T>(
     result
 }
 
-/// Draws up to so many operations on integers that every back end compiles, which use these values, and returns their
+/// Draws at most this number of operations on integers that every back end compiles, which use these values, and returns their
 /// results.
 pub(super) fn operations(
     body: &mut Body,

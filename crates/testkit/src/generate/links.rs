@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub(super) struct Links {
     pub functions: BTreeMap<u32, Members>,
     pub tables: BTreeMap<u32, Members>,
-    /// What the last function of each group refers to.
+    /// The references of the last function of each group.
     last: BTreeMap<u32, References>,
     pub style: usize,
     /// Whether any function can be called instead of any other one.
@@ -73,7 +73,7 @@ impl Links {
 pub(super) fn choose(members: &Members, style: usize, rng: &mut Rng) -> u32 {
     let Members { clones, others } = members;
     match style {
-        // All the same: equality depends on no other function.
+        // All conditions are equal: equality depends on no other function.
         0 => clones[0],
         _ if !others.is_empty() && rng.one_in(5) => rng.choose(others),
         _ => rng.choose(clones),

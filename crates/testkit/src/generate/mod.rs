@@ -2,13 +2,13 @@
 //!
 //! It draws functions of all opcodes and types that a back end compiles: arithmetic, accesses with facts, traps,
 //! branches and loops, calls of every kind, exceptions. A host can run them. A [`Profile`](function::Profile) says
-//! what functions may be made of. What must be known of a function before it is built, such as the facts that its
-//! callers must keep, is drawn as [statements](statement), between which the generator draws the arithmetic.
+//! what functions may be made of. Properties of a function that are needed before it is built, such as the facts that its
+//! callers must keep, are drawn as [statements](statement), between which the generator draws the arithmetic.
 //!
 //! | oracle | configures it by |
 //! |---|---|
 //! | differential execution, classes by construction | [`Profile::runnable`](function::Profile::runnable), [`Profile::all`](function::Profile::all) |
-//! | the same, for bodies that branch where two functions differ | [`Profile::differing`](function::Profile::differing) |
+//! | differential execution of bodies that branch where two functions differ | [`Profile::differing`](function::Profile::differing) |
 //! | laws of every unit ([`Unit::random`](crate::unit::Unit::random)) | [`Profile::small`](function::Profile::small) |
 //! | [programs over time](crate::incremental) | families of statements: copies that differ in constants, references and facts, over flushes, linkages and data objects |
 //! | [calls of `Module`](crate::module) | few statements, about which handle refers to which |

@@ -22,7 +22,7 @@ use cranelift_codegen::ir::{
     UserStackMapEntry, Value,
 };
 
-/// What the numbers of functions and data objects mean.
+/// The meaning of the numbers of functions and data objects.
 pub trait Names {
     /// The symbol of a function.
     fn function(&self, function: usize) -> UserExternalName;
@@ -40,16 +40,16 @@ pub trait Names {
     fn alignment(&self, address: Address) -> u32;
 }
 
-/// What a function does.
+/// The behaviour of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Steps<'a> {
     /// How it is called.
     pub shape: &'a Shape,
     /// The facts of its accesses.
     pub facts: &'a Facts,
-    /// What it does, one after the other.
+    /// The statements, one after the other.
     pub statements: &'a [Statement],
-    /// What it does in the end.
+    /// The end.
     pub end: &'a End,
 }
 
@@ -427,7 +427,7 @@ impl Builder<'_> {
         (self.function(function, false), self.arguments(callee, passes))
     }
 
-    /// A stack map of so many entries, of which each is another one.
+    /// A stack map with this number of different entries.
     fn stack_map(&mut self, inst: Inst, slots: &[StackSlot], entries: usize) {
         for at in 0..entries {
             let ty = if at % 3 == 2 { I32 } else { I64 };

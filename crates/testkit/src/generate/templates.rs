@@ -22,7 +22,7 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_mergefunc::data::{Contents, DataAttributes, DataObject, DataReloc};
 use cranelift_mergefunc::{Addresses, Attributes, Linkage, Options};
 
-/// What a template is instantiated for: an integer of so many bytes, and how two of them compare.
+/// The instance of a template: an integer of this number of bytes, and how two of them compare.
 #[derive(Clone, Copy)]
 struct Element {
     bytes: u32,
@@ -63,7 +63,7 @@ impl Template {
         Template::Invoke,
     ];
 
-    /// What an instance takes behind where and how many.
+    /// The further parameters of an instance.
     fn others(self) -> &'static [Type] {
         match self {
             Template::Visit => &[I64, I32, I64, I64, I32, I64, I64, I32],
@@ -80,7 +80,7 @@ impl Template {
     }
 }
 
-/// What virtual tables point to.
+/// The targets of virtual tables.
 const VIRTUAL: [Template; 3] = [Template::First, Template::Total, Template::Halves];
 
 fn elements() -> Vec<Element> {

@@ -49,7 +49,7 @@ pub enum Origin {
     },
 }
 
-/// What is known of a function of a unit besides its code.
+/// The properties of a function of a unit besides its code.
 #[derive(Clone, Debug)]
 pub struct About {
     /// Its group: functions of one group have one signature and can be called instead of each other.
@@ -67,11 +67,11 @@ pub struct About {
 pub struct GeneratedUnit {
     /// The functions, named `u0:N`, and the data objects, named `u4:N`.
     pub unit: Unit,
-    /// What is known of each function.
+    /// The properties of each function.
     pub about: Vec<About>,
-    /// What is known of the classes of functions.
+    /// The known classes of functions.
     pub expected: Expected,
-    /// What it was drawn for.
+    /// The profile for which it was drawn.
     pub profile: Profile,
 }
 

@@ -1,4 +1,4 @@
-//! A function that computes the same and states less: a near miss.
+//! A function that computes equal results and states less: a near miss.
 
 use crate::support::Rng;
 use cranelift_codegen::ir::{AliasRegionData, Function, MemFlags, MemFlagsData, Opcode};

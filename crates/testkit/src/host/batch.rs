@@ -59,7 +59,7 @@ const MEMORY: u64 = BASE + BASE_BYTES + (1 << 20);
 /// Far from everything else, and a multiple of 4 GiB.
 const SURROUNDINGS: u64 = 0x1234_0000_0000;
 
-/// What compiled code may call in the runtime library. `driver.c` has the functions, in this order.
+/// The functions of the runtime library that compiled code may call. `driver.c` has them, in this order.
 const LIBRARY: [LibCall; 15] = [
     LibCall::CeilF32,
     LibCall::CeilF64,
@@ -116,7 +116,7 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// What cannot be compiled for the machine; the batch is as it was before.
+    /// Functions that cannot be compiled for the machine; the batch is as it was before.
     pub fn add(
         &mut self,
         level: Level,

@@ -299,7 +299,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What the interpreter executes itself.
+    /// Executes the operations of the interpreter itself.
     fn compute(&mut self, func: &'a Function, inst: Inst) -> Next {
         match step(self, DfgInstructionContext::new(inst, &func.dfg)) {
             Ok(ControlFlow::Assign(values)) => {
@@ -472,7 +472,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The bytes at an address, at least so many.
+    /// The bytes at an address, at least `len`.
     fn place(&self, address: &Address, len: usize) -> Option<(Place, usize)> {
         let (place, offset, size) = match address.region {
             AddressRegion::Stack => {

@@ -1,4 +1,4 @@
-//! What must hold where a function is called, so that all facts in it, and in what it calls, are true.
+//! The facts that must hold where a function is called, so that all facts in it, and in its callees, are true.
 //!
 //! Merging keeps facts only if they hold for every function that a body is used for. A program can show this only
 //! if its facts are true, and if functions without facts are called where those of their copies would be false. A
@@ -7,7 +7,7 @@
 
 use super::program::{Argument, End, Function, Passes, Pointer, Program, Statement};
 
-/// What holds wherever a function is called. The bits only ever grow.
+/// The facts that hold wherever a function is called. The bits only ever grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contract {
     /// The two pointers never reach the same byte.
@@ -23,7 +23,7 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// What the accesses of a function itself need.
+    /// The needs of the accesses of a function itself.
     fn of(function: &Function) -> Contract {
         let facts = &function.facts;
         let mut contract = Contract::default();
@@ -69,7 +69,7 @@ impl Contract {
         contract
     }
 
-    /// What this contract, of a callee, requires of the caller that passes these pointers. `None` if the caller
+    /// The requirements of this contract, of a callee, on the caller that passes these pointers. `None` if the caller
     /// cannot ensure it.
     fn through(&self, pointers: [Pointer; 2]) -> Option<Contract> {
         let mut needed = Contract::default();

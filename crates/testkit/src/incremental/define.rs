@@ -195,7 +195,7 @@ pub fn functions(program: &Program) -> Vec<ir::Function> {
 pub struct Definer<'a, M> {
     /// The module.
     pub module: M,
-    /// What is declared by now.
+    /// The declarations so far.
     pub ids: Ids,
     pub program: &'a Program,
     bodies: &'a [ir::Function],

@@ -108,7 +108,7 @@ fn can_be_interposed(program: &Program, part: Part) -> bool {
         }
 }
 
-/// What is the same for all parts of a program.
+/// The common style of all parts of a program.
 pub(super) struct Style {
     pub(super) flushes: usize,
     /// Whether attributes are drawn. Mostly, functions are what front ends make.
@@ -198,7 +198,7 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
             integer_registers_only: false,
         },
     };
-    // What was drawn here is gone. Seeds that found something still draw the same programs.
+    // A draw that was here is gone. Seeds that found something still draw the same programs.
     u.int_in_range(0..=3)?;
     let options = ModuleOptions {
         take_ir: u.ratio(1, 4)?,

@@ -12,7 +12,7 @@ use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 ///
 /// # Errors
 ///
-/// What differs.
+/// The difference.
 ///
 /// # Panics
 ///
@@ -38,7 +38,7 @@ pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Findi
 ///
 /// # Errors
 ///
-/// What differs, which is an error of the generator.
+/// The difference, which is an error of the generator.
 ///
 /// # Panics
 ///
@@ -82,7 +82,7 @@ pub trait Merged {
 ///
 /// # Errors
 ///
-/// What differs.
+/// The difference.
 ///
 /// # Panics
 ///

@@ -40,7 +40,7 @@ use std::collections::{BTreeMap, HashMap};
 ///
 /// # Errors
 ///
-/// What differs.
+/// The difference.
 ///
 /// # Panics
 ///
@@ -53,7 +53,7 @@ pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Findi
 ///
 /// # Errors
 ///
-/// What differs.
+/// The difference.
 ///
 /// # Panics
 ///
@@ -99,7 +99,7 @@ struct Embedder<'a> {
     program: &'a Program,
     bodies: &'a [Function],
     emitted: MergeCache,
-    /// What the symbols of functions and data objects are defined as. The symbol of a redirected function is not
+    /// The definitions of the symbols of functions and data objects. The symbol of a redirected function is not
     /// defined if it means more than the function that replaced it.
     functions: Names<FuncId>,
     data: Names<DataId>,
@@ -290,7 +290,7 @@ impl Embedder<'_> {
         let (emitted, Streamed { plan, code_of, held, streaming: _ }) =
             Emitted::streamed(&unit, streaming);
         self.units.extend(0..program.flushes.len());
-        // What was compiled at once has the alignment of the function that it was compiled for.
+        // Code that was compiled at once has the alignment of the function for which it was compiled.
         let compiled = code_of.iter().zip(&functions).filter(|(code, _)| !held[code.index()]);
         let aligned = compiled
             .map(|(code, member)| (member.symbol(), functions[code.index()].attributes.alignment));

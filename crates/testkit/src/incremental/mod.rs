@@ -2,7 +2,7 @@
 //!
 //! A program is defined in one to five flushes, in any order, in a module that merges and in one that does not; or
 //! unit by unit, with the library alone. Then both are called from outside with the same arguments and memory, and
-//! must return the same and leave the same in memory. This is the oracle for what no single plan shows: the
+//! must return equal results and leave equal memory. This is the oracle for what no single plan shows: the
 //! information that one flush uses of earlier ones.
 //!
 //! * `program` is what a program consists of;

@@ -15,7 +15,7 @@ use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::Linkage;
 use std::fmt::Write;
 
-/// What an object becomes a part of.
+/// The kind of file that an object becomes a part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Image {
     /// The program itself.

@@ -235,7 +235,7 @@ fn details(program: &Program, at: usize) -> Option<Option<Program>> {
     Some(Some(smaller).filter(|_| changed))
 }
 
-/// Halves what is the same in all functions of a family.
+/// Halves the parts that all functions of a family share.
 fn mixes(program: &Program, at: usize) -> Option<Option<Program>> {
     let families = program.functions.iter().map(|function| function.family).max()?;
     if at > families {

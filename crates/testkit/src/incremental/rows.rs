@@ -52,7 +52,7 @@ impl Drawn {
             let merged: Vec<usize> = near.iter().copied().filter(is_merged).collect();
             for hole in function.holes() {
                 match (hole, equal) {
-                    // What calls itself is copied as what calls itself.
+                    // A call of the function itself is copied as a call of the copy itself.
                     (Hole::Function(callee), Some(equal)) if *callee == start + equal => {
                         *callee = start + row;
                     }
@@ -136,7 +136,7 @@ impl Drawn {
         number
     }
 
-    /// What all rows do, but for their holes.
+    /// The common statements of all rows, but for their holes.
     fn first_row(&self, shape: &Shape, u: &mut Unstructured<'_>) -> Result<Function> {
         let own = self.one(shape, Vec::new(), u)?;
         let mix = |u: &mut Unstructured<'_>| -> Result<Statement> {

@@ -1,4 +1,4 @@
-//! What occurred in programs that were run.
+//! The events of programs that were run.
 
 use super::define::Ids;
 use super::program::{Address, Callee, End, Part, Program, Statement};

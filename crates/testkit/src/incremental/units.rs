@@ -153,7 +153,7 @@ impl<'a> Units<'a> {
     }
 }
 
-/// What other units must know of a unit.
+/// The summary of a unit for other units.
 fn summary(
     program: &Program,
     bodies: &[Function],

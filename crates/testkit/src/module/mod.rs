@@ -11,7 +11,7 @@
 //! * `object` compares two object files;
 //! * `jit` runs both modules.
 //!
-//! What functions compute does not matter here; they only have to refer to each other. The other generators vary the
+//! The results of functions do not matter here; they only have to refer to each other. The other generators vary the
 //! code.
 
 mod handles;
@@ -243,7 +243,7 @@ impl<B: Module> Pair<B> {
                 return Ok(());
             }
             if self.functions[known].wide != wide {
-                // A module that refuses this has widened the linkage all the same, in one place of two.
+                // A module that refuses this has still widened the linkage, in one place of two.
                 linkage = self.linkage(known);
             }
             let FunctionHandle { flushed, ids, .. } = self.functions[known];
@@ -585,7 +585,7 @@ impl<B: Module> Pair<B> {
             if !self.data[data].defined && self.data_linkage(data) != Linkage::Import {
                 self.data[data].contents.section = false;
                 self.define_data(data)?;
-                // A module defines an object all the same that it refused for its section.
+                // A module still defines an object that it refused for its section.
                 if !self.data[data].defined {
                     return None;
                 }

@@ -22,7 +22,7 @@ type File<'a> = ElfFile<'a, FileHeader64<LittleEndian>>;
 /// The number of a symbol of a file.
 type Symbol = usize;
 
-/// A place in a file: the number of a section, and so many bytes from its beginning.
+/// A place in a file: the number of a section, and an offset in bytes from its beginning.
 type Place = (usize, u64);
 
 /// A reference from one place to a symbol.
@@ -102,7 +102,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// The references in so many bytes, by offset into them.
+    /// The references in `size` bytes, by offset into them.
     fn references(&self, (section, at): Place, size: u64) -> Vec<(u64, Reference)> {
         let range = self.references.range((section, at)..(section, at + size));
         range.map(|((_, offset), reference)| (offset - at, *reference)).collect()

@@ -1,4 +1,4 @@
-//! What the functions and data objects of random modules are made of.
+//! The parts of the functions and data objects of random modules.
 //!
 //! Functions are [`Statement`]s of the generator, of which few are drawn here, and with few constants, so that many
 //! functions are equal. A function that refers to others passes them a smaller number, and all of them end at zero, so
@@ -15,7 +15,7 @@ use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use cranelift_module::{DataDescription, DataId, FuncId, Module, ModuleReloc, ModuleRelocTarget};
 
-/// What a function does. Numbers are those of handles.
+/// A statement of a function. Numbers are those of handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// These statements, and returns their result.
@@ -80,7 +80,7 @@ impl Shape {
             },
             9 if u.ratio(1, 4)? => Shape::Refused,
             10..=11 => {
-                // Mostly the same, so that places agree in all functions except one. In so many instructions that
+                // Mostly one statement, so that places agree in all functions except one. It has enough instructions that
                 // sharing them pays.
                 let first = u.int_in_range(0..=5)?;
                 let second = if u.ratio(1, 4)? { u.int_in_range(0..=5)? } else { first };
@@ -231,7 +231,7 @@ pub fn bytes(jumps_to: Option<FuncId>, inside: Option<FuncId>) -> (Vec<u8>, Vec<
     (bytes, relocs)
 }
 
-/// What a data object holds.
+/// The contents of a data object.
 #[derive(Clone, Debug)]
 pub struct Contents {
     pub items: Vec<Item>,

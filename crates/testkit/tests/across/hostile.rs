@@ -60,7 +60,7 @@ impl Waiting {
     }
 }
 
-/// What units did with maps.
+/// The counts of units with maps.
 #[derive(Debug, Default)]
 struct Planned {
     /// Maps that could not be opened.
@@ -164,7 +164,7 @@ fn damaged_summaries_are_errors_or_give_harmless_maps() {
     let Waiting { bodies, tally, .. } = waiting;
     eprintln!("{combined} combined, {planned:?}, {bodies} bodies; {tally}; {errors:#?}");
     assert!(combined > 1500 && errors.values().sum::<usize>() > 1500 && errors.len() > 8);
-    // What was combined can be opened.
+    // A combined map can be opened.
     assert!(planned.refused == 0 && planned.followed > 300, "{planned:?}");
     assert!(bodies > 50 && tally.returned > 500, "{bodies} {tally}");
 }

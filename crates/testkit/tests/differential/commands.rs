@@ -265,7 +265,7 @@ fn run_commands_of_canonical_bodies() {
 const CHOOSES_NAN: &str = "float-addition-keeps-operand-order.clif";
 
 /// The results that a filetest expects were first computed by compiled functions. Cranelift's interpreter is another
-/// implementation: it must compute the same, where it can run a command. Cranelift's own tests are not run here:
+/// implementation: it must compute equal results, where it can run a command. Cranelift's own tests are not run here:
 /// some of them test what the interpreter does wrong.
 #[test]
 fn run_commands_in_the_interpreter() {

@@ -59,6 +59,6 @@ fn wrong_selectors_are_refused() {
         }
     }
     eprintln!("{refused} exchanges are refused, {accepted} change nothing");
-    // What differs between two functions seldom does the same.
+    // A difference between two functions seldom preserves behaviour.
     assert!(refused > 4 * RUNS && accepted * 20 < refused, "{refused} {accepted}");
 }

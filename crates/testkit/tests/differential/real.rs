@@ -66,7 +66,7 @@ fn real_units() {
     }
 }
 
-/// What was tried, and how it ended.
+/// The tries, and how they ended.
 struct Report {
     tally: Tally,
     ends: BTreeMap<String, usize>,
@@ -151,7 +151,7 @@ fn arguments(signature: &Signature, rng: &mut Rng) -> Vec<Argument> {
         .collect()
 }
 
-/// What is outside of the functions, by numbers that are the same on both sides.
+/// The entities outside of the functions, by numbers that are equal on both sides.
 #[derive(Default)]
 struct World {
     /// Stubs for whatever is called through a pointer.

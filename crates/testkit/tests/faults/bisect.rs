@@ -81,7 +81,7 @@ fn bisect_finds_planted_faults() {
         let reduced = std::fs::read_to_string(&small).expect("was written");
         assert!(pair.iter().all(|name| reduced.contains(&**name)), "{fault}: {reduced}");
         let functions = reduced.lines().filter(|line| line.starts_with("function ")).count();
-        // What the functions of one pair call must be there.
+        // The callees of the functions of one pair must be there.
         let expected = if fault == "no-refinement" { 4 } else { 2 };
         assert!(functions <= expected, "{fault}: {reduced}");
         let again = bisect(Some(fault), similar, &small, &[]);

@@ -1,4 +1,4 @@
-//! What a wrong plan would make lead nowhere is refused by everything that emits code, in every build, also where nothing
+//! A reference that a wrong plan would leave undefined is refused by everything that emits code, in every build, also where nothing
 //! is proved, and nothing is written: by `clif-merge compile` and by the example of an embedder without
 //! `cranelift-module`. That `MergingModule` refuses it is tested within the copy (`faults/tests/fault_injection/nowhere.rs`).
 

@@ -1,7 +1,7 @@
 //! Smaller variants of one function.
 //!
 //! Blocks, instructions and parameters are meant by their places in the layout, so that one edit can be made in several
-//! functions of the same shape. What comes out need not be valid: it is verified when its text is read. Cranelift's
+//! functions of the same shape. The edited function need not be valid: it is verified when its text is read. Cranelift's
 //! instructions are changed in place; nothing is walked recursively.
 
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
@@ -14,7 +14,7 @@ use cranelift_mergefunc::cranelift_codegen;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// What functions have to have in common for one edit to mean the same in them: parameters and instructions by block.
+/// The shape that functions must share for one edit to apply to all of them: parameters and instructions by block.
 pub fn shape(func: &Function) -> Vec<(usize, usize)> {
     let blocks = func.layout.blocks();
     let of = |block| (func.dfg.num_block_params(block), func.layout.block_insts(block).count());

@@ -93,7 +93,7 @@ fn renumber(function: &[&str], kinds: &[&str], out: &mut String) {
     }
 }
 
-/// What stands before the number of an entity; nothing if the piece is none.
+/// The kind before the number of an entity; nothing if the piece is none.
 fn kind_of(piece: &str) -> Option<&str> {
     let (kind, number) = piece.split_at(piece.find(|c: char| c.is_ascii_digit())?);
     let plain = number.bytes().all(|byte| byte.is_ascii_digit());

@@ -4,7 +4,7 @@
 //! single part can. Functions come first, then data objects, blocks, instructions, parameters of blocks, source locations,
 //! stack limits and directives.
 //! Functions that merge resemble each other, so that blocks and instructions are removed from all functions of one
-//! shape at once. What is left is a unit that was read from its text, and so verified by Cranelift, before the
+//! shape at once. The remaining unit was read from its text, and so verified by Cranelift, before the
 //! command is run on it: without merges it must succeed, with all of them fail.
 //!
 //! It does *not* reduce signatures or the contents of data objects, and it does not look for the same cause: a
@@ -134,7 +134,7 @@ impl<'a> Reducer<'a> {
         Ok(self.maker.with_header(&state.text))
     }
 
-    /// Replaces the text by an edited one that means the same, if that still shows the failure. Whether it does.
+    /// Replaces the text by an equivalent edited one, if that still shows the failure. Whether it does.
     fn takes(&mut self, state: &mut State, edit: fn(&str) -> String) -> Result<bool> {
         let text = edit(&state.text);
         if text == state.text {
@@ -303,7 +303,7 @@ impl<'a> Reducer<'a> {
         })
     }
 
-    /// What functions have besides blocks.
+    /// Removes properties of functions besides blocks.
     fn properties(&mut self, state: &mut State) -> Result<()> {
         let edits: [&dyn Fn(&mut Function); 2] =
             [&|func| func.srclocs.clear(), &|func| func.stack_limit = None];

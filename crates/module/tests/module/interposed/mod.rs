@@ -17,7 +17,7 @@ use cranelift_object::ObjectModule;
 use std::fmt::Display;
 use testkit::modules::*;
 
-/// The output of a C program that interposes symbols of a library. Asserts that it is the same with and without
+/// The output of a C program that interposes symbols of a library. Asserts that the output is equal with and without
 /// merging, and that the program's own symbols, which return or hold 4242, are not used. See [`same_output`].
 #[track_caller]
 fn compare(

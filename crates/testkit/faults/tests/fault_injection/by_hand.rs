@@ -282,7 +282,7 @@ block0(v0: i64, v1: i64):
     (0..3).map(function).collect()
 }
 
-/// Functions with a constant, one of which is called with a mismatched signature of as many parameters.
+/// Functions with a constant, one of which is called with a mismatched signature of equal length.
 fn mismatched_calls() -> Vec<String> {
     let function = |own: u32| {
         let (work, last) = work("v3".into(), "v1".into());

@@ -277,7 +277,7 @@ fn thunks_notice_their_faults() {
     notices_its_faults(Thunks);
 }
 
-/// What every oracle reports on the same input without a fault, and with `ConstantHash`.
+/// The reports of every oracle on an input without a fault, and with `ConstantHash`.
 #[test]
 fn nothing_is_noticed_where_nothing_is_wrong() {
     for oracle in Oracle::ALL {

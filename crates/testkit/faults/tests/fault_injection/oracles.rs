@@ -61,7 +61,7 @@ pub enum Oracle {
     Streaming,
     /// Units that are planned apart do what they do as one.
     Units,
-    /// What several units have is the same code.
+    /// Copies in several units have equal code.
     Copies,
     /// Frames of merged programs are those of unmerged ones.
     Frames,

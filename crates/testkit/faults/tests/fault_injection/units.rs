@@ -114,7 +114,7 @@ fn by_hand(content: ContentAddressing<'static>, functions: Two) -> (Unit, Vec<Un
     (of(functions.concat()), functions.map(of).to_vec())
 }
 
-/// A function of this number, which does the same as others but for its first instructions.
+/// A function of this number, which equals others but for its first instructions.
 fn function(own: u32, header: &str, first: &str) -> Member {
     let text = long_function(&format!("u0:{own}"), header, first);
     Member { attributes: free(), body: parse_one(&text) }
