@@ -4,7 +4,7 @@
 //! of the standard library), a copy of every function, and compiling all of them. The walk alone: encodings, and
 //! encodings with their hashes. The pass, which adds, plans and applies: with identical functions only, and with the
 //! default policy. The object of the unit from functions in memory: without merging, with identical functions only, and
-//! with the default policy. What a bench prepares and drops is not counted.
+//! with the default policy. Setup and drops of a bench are not counted.
 //!
 //! Runs on the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it, for one
 //! thread on x86-64. All functions local, addresses insignificant. It takes Valgrind (`apt-get install valgrind`), and

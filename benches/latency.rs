@@ -1,7 +1,7 @@
 //! How long it takes to find out, for a function that arrives, whether it equals one that arrived before.
 //!
 //! [`StreamingMerger::add`], compared with compiling the same function: for the functions of a unit one after the
-//! other, and for generated functions when 10, 10,000, and as many others as `CLIF_MERGE_FUNCTIONS` says (100,000) are
+//! other, and for generated functions when 10, 10,000, and `CLIF_MERGE_FUNCTIONS` (100,000) others are
 //! known, with the memory that is kept of each: in all, and without 32 bytes for each that equals none and four for
 //! each reference. The IR of these is dropped when they were added. Rows `held` are with similar merging, for an embedder that
 //! replaces compiled code, without a bound: those functions are held that an earlier one resembles. They say how many

@@ -25,7 +25,7 @@ use testkit::scale::Family;
 use testkit::support::free;
 use testkit::unit::Held;
 
-/// What is timed, in the order of the report.
+/// The timed phases, in the order of the report.
 const ROWS: [&str; 14] = [
     "visit",
     "hash of Cranelift",

@@ -82,7 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     let plan = merger.plan(&mut held);
 
-    // What was compiled is code of the plan, unless the function shares a body by now. All else is finished and compiled.
+    // Compiled code is code of the plan, unless the function shares a body by now. All else is finished and compiled.
     let mut code: Vec<(UserExternalName, Code)> = Vec::new();
     for output in plan.outputs() {
         let before = compiled.get(&output.code).filter(|_| matches!(output.emit, Emit::Body));

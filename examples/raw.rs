@@ -1,5 +1,5 @@
 //! An embedder that drives `cranelift-codegen` itself and has no `cranelift-module`: it numbers its functions, compiles each
-//! by `Context::compile`, lays the code out in one buffer, and resolves the calls in it (`raw/back_end.rs`). What it writes to merge functions is here. Two units are
+//! by `Context::compile`, lays the code out in one buffer, and resolves the calls in it (`raw/back_end.rs`). The code for merging is here. Two units are
 //! compiled, one after the other; functions of the second unit that equal functions of the first are merged into those.
 //!
 //! ```text
@@ -56,7 +56,7 @@ fn add_unit(
                 }
                 after
             }
-            // What was compiled before the plan was made can be emitted.
+            // Code that was compiled before the plan was made can be emitted.
             Emit::Body | Emit::NewBody(_) => before,
             Emit::Thunk { .. } => {
                 let thunk = plan.thunk(function, &func.signature);

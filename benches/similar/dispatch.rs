@@ -155,8 +155,8 @@ impl Compiled {
     #[expect(unsafe_code, reason = "compiled code is called")]
     fn run(&self, order: &[usize]) -> u64 {
         let functions: Vec<*const u8> = order.iter().map(|&at| self.loops[at]).collect();
-        // SAFETY: the driver was declared with this signature, and its code is never freed. It reads as many
-        // functions as its second argument says, and calls them by their signature.
+        // SAFETY: the driver was declared with this signature, and its code is never freed. Its
+        // second argument is the number of functions, which it calls by their signature.
         let driver = unsafe {
             std::mem::transmute::<*const u8, extern "C" fn(*const *const u8, usize) -> u64>(
                 self.driver,

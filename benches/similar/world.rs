@@ -1,6 +1,6 @@
 //! The environment of a translated program: memory, table, and the context that points to them.
 //!
-//! What a unit holds and the layout of the context are in `testkit::programs`.
+//! The contents of a unit and the layout of the context are in `testkit::programs`.
 
 #![expect(unsafe_code, reason = "compiled code is called, and shares memory with the host")]
 

@@ -28,7 +28,7 @@ pub struct Function {
     /// How many parameters it takes.
     pub params: usize,
     pub body: Expr,
-    /// What it calls, with how many arguments.
+    /// Its callees, with the numbers of arguments.
     pub calls: Vec<(Name, usize)>,
     /// Whether it is an expression. Then its name is one that no function can have.
     pub is_expression: bool,
@@ -77,7 +77,7 @@ pub enum Operator {
     GreaterOrEqual,
 }
 
-/// What is wrong with a source, and where.
+/// An error in a source, and where it is.
 #[derive(Debug)]
 pub struct Error {
     pub place: Place,

@@ -13,7 +13,7 @@ use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
 use testkit::program::Parts;
 
-/// What becomes of each function, by symbol, and which functions share bodies.
+/// The disposition of each function, by symbol, and which functions share bodies.
 fn outcomes(plan: &Plan) -> (BTreeMap<String, String>, Vec<Vec<String>>) {
     let symbol = |function| plan.entry(function).symbol().to_string();
     let outcome = |function| {

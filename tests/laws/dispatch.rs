@@ -30,7 +30,7 @@ block1(v2: i64):
     Member { attributes: free(), body: parse_one(&(text + &rest(constants))) }
 }
 
-/// What comes behind the call.
+/// The code behind the call.
 fn rest(constants: &[(&str, i64)]) -> String {
     let mut text = String::new();
     let mut last = "v3".to_string();

@@ -247,7 +247,7 @@ fn an_insignificant_address_taken_later_is_that_of_the_representative() {
 /// A call with a mismatched signature passes its arguments to the function as it was: through a late thunk.
 #[test]
 fn a_mismatched_call_that_comes_later_goes_to_a_late_thunk() {
-    // More parameters, and as many of another kind.
+    // More parameters, and an equal number of another kind.
     for (types, result, convention) in [
         ("i64, i64", "i64", "system_v"),
         ("f64", "i64", "system_v"),
@@ -341,7 +341,7 @@ fn referred_to(plan: &Plan, functions: &[Function]) -> Vec<UserExternalName> {
     symbols
 }
 
-/// What a unit eliminates that was planned as if there were no others is known to later units: once, only a unit that
+/// Later units know the functions that a unit eliminated although it was planned as if there were no others: once, only a unit that
 /// was planned after an earlier one said so, and later callers called symbols without code.
 #[test]
 fn later_units_know_what_a_first_unit_eliminated() {

@@ -1,7 +1,7 @@
 //! Laws of the layout: no cycle of imports among the modules of the library, a checker that sees only what it
 //! checks, a budget of lines for each module, and bounds of fields and parameters.
 //!
-//! A module is a file or a folder of `src/`. What it imports is read from its paths that begin with `crate::`, tests
+//! A module is a file or a folder of `src/`. Its imports are read from its paths that begin with `crate::`, tests
 //! and documentation left out. `cargo test --test laws imports -- --nocapture` draws the modules as floors: each
 //! imports only floors below its own.
 
@@ -59,7 +59,7 @@ fn files() -> Vec<(String, String)> {
     files.collect()
 }
 
-/// What each module of the library imports.
+/// The imports of each module of the library.
 fn imports() -> Imports {
     let mut texts: BTreeMap<String, String> = BTreeMap::new();
     for (module, text) in files().into_iter().filter(|(module, _)| module != "lib") {
@@ -129,7 +129,7 @@ fn the_checker_sees_plans_and_ids_only() {
     assert_eq!(imports()["checker"], BTreeSet::from(allowed));
 }
 
-/// Lines of each module, comments and tests included, at most. What needs more first makes room: budgets are lowered when
+/// Lines of each module, comments and tests included, at most. A module that needs more first makes room: budgets are lowered when
 /// something is deleted, and raised with a reason.
 const BUDGETS: [(&str, usize); 28] = [
     // Functions are finished for back ends that compile functions only.
@@ -158,7 +158,7 @@ const BUDGETS: [(&str, usize); 28] = [
     ("lists", 110),
     // The options of back ends that compile functions only.
     ("options", 320),
-    // What is kept of a function to find those that it resembles, when its IR is gone. How many instructions calls execute.
+    // The record of a function to find those that it resembles, when its IR is gone. How many instructions calls execute.
     ("parameterise", 7660),
     ("pass", 340),
     // Whose code each function has, and how thunks call.
@@ -167,7 +167,7 @@ const BUDGETS: [(&str, usize); 28] = [
     ("signatures", 60),
     // Copies, scans and outlines are counted.
     ("stats", 110),
-    // Functions are read on any thread, and compiled code may be replaced, which is proved. What is read for backtraces.
+    // Functions are read on any thread, and compiled code may be replaced, which is proved. The reading for backtraces.
     // New bodies get symbols that nothing else has.
     ("streaming", 870),
     ("target", 1070),

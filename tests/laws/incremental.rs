@@ -366,7 +366,7 @@ fn an_address_compared_by_class_is_not_redirected_to_a_less_aligned_body() {
     assert_eq!(becomes(&plan, 21), ("redirect", 1));
 }
 
-/// What a reference leads to is looked up when it is compared: the symbol may be defined after the code that refers to it.
+/// The target of a reference is looked up when it is compared: the symbol may be defined after the code that refers to it.
 #[test]
 fn a_function_that_took_an_address_before_it_was_defined_is_found() {
     let taken = Attributes { address_taken: true, externally_called: true, ..free() };

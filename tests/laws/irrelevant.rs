@@ -1,7 +1,7 @@
 //! The table of what does not make functions different.
 //!
 //! Each row is one change that the library must overlook, with the reason why it may. A merged body
-//! has what the kept function has. What lets the optimiser assume something is compared (`facts`).
+//! has what the kept function has. Facts for the optimiser are compared (`facts`).
 
 use cranelift_codegen::ir::{
     Block, ConstantData, DebugTag, DynamicTypeData, ExtFuncData, Function, GlobalValueData, Inst,

@@ -57,7 +57,7 @@ fn many_blocks_are_walked_without_recursion() {
     });
 }
 
-/// A function with so many additions, one after the other.
+/// A function with `count` additions, one after the other.
 fn chain_of_additions(count: usize) -> Function {
     let mut func =
         parse_one("function u0:0(i64) -> i64 tail {\nblock0(v0: i64):\n    return v0\n}");

@@ -58,7 +58,7 @@ fn similar_functions_are_merged_where_the_target_has_a_model() {
     }
 }
 
-/// What a function takes, compiled and predicted; `None` if one of both cannot be.
+/// The size of a function, compiled and predicted; `None` if one of both cannot be determined.
 fn sizes(name: &'static str, func: &Function) -> Option<[f64; 2]> {
     let settings =
         [("opt_level", "speed"), ("preserve_frame_pointers", "true"), ("is_pic", "true")];

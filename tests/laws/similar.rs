@@ -46,7 +46,7 @@ fn wide(own: u32, parameters: usize, constants: &[i64]) -> Member {
     with(&parse_one(&text), own, constants)
 }
 
-/// The same function under another symbol, with other constants.
+/// A similar function under another symbol, with other constants.
 fn with(like: &cranelift_codegen::ir::Function, own: u32, constants: &[i64]) -> Member {
     let mut body = like.clone();
     body.name = UserFuncName::User(UserExternalName::new(0, own));
@@ -219,7 +219,7 @@ block0(v0: i64):
     assert!(text.contains("iconst.i64 5") && !text.contains("iconst.i64 11"), "{text}");
 }
 
-/// Three functions that differ in a constant for which a thunk takes as many bytes as a call: calls pass it.
+/// Three functions that differ in a constant for which a thunk and a call take equal bytes: calls pass it.
 fn three_similar() -> Vec<Member> {
     (0..3).map(|own| function(own, &[1000 + i64::from(own), 1, 2, 3])).collect()
 }

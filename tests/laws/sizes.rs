@@ -276,7 +276,7 @@ fn functions(rng: &mut Rng, conventions: &[&str]) -> Vec<Member> {
     members
 }
 
-/// Sizes are predicted, so a small unit can be a few bytes larger: one in so many, and all together are smaller, more so for
+/// Sizes are predicted, so a few small units can be some bytes larger; all together are smaller, more so for
 /// size than with the balanced policy.
 #[track_caller]
 fn check(sum: &Sum, one_in: usize) {

@@ -264,7 +264,7 @@ fn without_a_bound_calls_pass_extra_arguments() {
 }
 
 /// Where code may be replaced, a function that no other one resembles so far is compiled, and comes to share a body if one
-/// that arrives later does. What compiled code calls keeps its symbol: its calls cannot pass more arguments.
+/// that arrives later does. A callee of compiled code keeps its symbol: such calls cannot pass more arguments.
 #[test]
 fn compiled_functions_are_replaced_and_what_compiled_code_calls_becomes_a_thunk() {
     let functions = similar_and_a_caller();
@@ -444,7 +444,7 @@ impl Bodies for Requested<'_> {
     }
 }
 
-/// What it takes to replace compiled code in a unit.
+/// The means to replace compiled code in a unit.
 struct Replaced {
     /// The predicted bytes that similar merging saves.
     saved: i64,

@@ -1,4 +1,4 @@
-//! What all laws share: the corpus, and running properties.
+//! The common part of all laws: the corpus, and running properties.
 
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::Function;
@@ -8,7 +8,7 @@ pub use testkit::support::*;
 
 pub use testkit::corpus;
 
-/// How many random units are drawn: so many, or the number that `CLIF_MERGE_RUNS` asks for.
+/// The number of random units that are drawn: `runs`, or the number that `CLIF_MERGE_RUNS` asks for.
 pub fn asked_runs(runs: u64) -> u64 {
     std::env::var("CLIF_MERGE_RUNS").map_or(runs, |runs| runs.parse().expect("a number"))
 }

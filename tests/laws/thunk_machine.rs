@@ -6,7 +6,7 @@ use cranelift_mergefunc::thunk::ThunkCode;
 use cranelift_mergefunc::{ExtraArgument, cranelift_codegen};
 use std::collections::BTreeMap;
 
-/// What a register holds: bits, of which the lowest `known` are known, or an address.
+/// The contents of a register: bits, of which the lowest `known` are known, or an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
     Bits { bits: u64, known: u32 },
@@ -204,7 +204,7 @@ pub fn performed_on_aarch64(code: &ThunkCode) -> BTreeMap<u32, Held> {
                     assert!(registers.insert(register, address).is_none());
                     continue;
                 }
-                // The halves of one address go together: so many bytes behind the symbol, or an entry of the
+                // The halves of one address go together: an offset in bytes behind the symbol, or an entry of the
                 // table, which has the address of the symbol itself.
                 let (opcode, kind) = match pages[&register] {
                     Reloc::Aarch64AdrGotPage21 => (0xf940_0000, Reloc::Aarch64Ld64GotLo12Nc),

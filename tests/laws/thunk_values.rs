@@ -120,7 +120,7 @@ fn argument(rng: &mut Rng, others: &[ExtraArgument]) -> ExtraArgument {
     }
 }
 
-/// What the caller passes itself.
+/// The caller's own argument.
 fn passed(at: usize) -> i64 {
     0x0123_4567_89ab_cdef >> (4 * at)
 }
@@ -194,7 +194,7 @@ struct Thunks {
 }
 
 impl Thunks {
-    /// Adds a thunk for functions with so many integers and floating-point numbers as parameters, if this target has one
+    /// Adds a thunk for functions with these numbers of integer and floating-point parameters, if this target has one
     /// in raw bytes.
     fn add(
         &mut self,

@@ -128,7 +128,7 @@ pub fn program(cases: &[Case], shared: bool) -> String {
     text
 }
 
-/// What the program printed.
+/// The output of the program.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Printed {
     /// For each function its name, its results, and how its addresses differ.

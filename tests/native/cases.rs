@@ -133,7 +133,7 @@ pub fn cases(x86_64: bool) -> Vec<Case> {
     cases
 }
 
-/// What C does where it defines a function again.
+/// The result of a function that C defines again.
 pub fn in_c(x: i64) -> i64 {
     1_000_000 + x
 }

@@ -104,7 +104,7 @@ const RESULTS: Shape = Shape {
     calls: Calls::Nothing,
 };
 
-/// Only `tail` has registers for so many results.
+/// Only `tail` has registers for this number of results.
 const MANY_RESULTS: Shape = Shape {
     name: "many-results",
     signature: ["i64", "i64, i64, i64, i64, i64, f64, f64"],

@@ -53,7 +53,7 @@ pub fn merged(cases: &[Case], build: Build) -> (Vec<u8>, ModuleStats) {
 /// Called for everything that is about to be defined.
 pub type Hear<'a, M> = dyn FnMut(&mut M, &Case, Thing) + 'a;
 
-/// What is defined for a case.
+/// The definitions for a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Thing {
     /// One of the two.

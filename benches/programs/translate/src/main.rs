@@ -164,7 +164,7 @@ fn checksum(wasm: &[u8], program: &str) -> Result<u64, Error> {
 /// No file of a unit becomes larger, in bytes.
 const LARGEST: usize = 900_000;
 
-/// The numbers behind all of these.
+/// The numbers behind all occurrences of `after`.
 fn numbers(text: &str, after: &str) -> Vec<u32> {
     let numbers = text.split(after).skip(1).filter_map(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
