@@ -1,5 +1,5 @@
-//! Questions about Cranelift's IR that have nothing to do with merging: names, callees, uses of addresses,
-//! comparisons.
+//! Questions about Cranelift's IR that have nothing to do with merging: names, callees, uses of
+//! addresses, comparisons.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::function::FunctionStencil;
@@ -25,10 +25,11 @@ pub(crate) fn user_name(func: &mut Function, symbol: UserExternalName) -> Extern
     ExternalName::User(name_ref)
 }
 
-/// About how many bytes of memory the IR of a function takes, from the sizes of its tables. Constant time, but for
-/// lists of signatures and pools of constants.
+/// About how many bytes of memory the IR of a function takes, from the sizes of its tables.
+/// Constant time, but for lists of signatures and pools of constants.
 pub(crate) fn table_bytes(func: &Function) -> usize {
-    // An instruction has its data, its results and operands, a place in the layout, a location and memory flags.
+    // An instruction has its data, its results and operands, a place in the layout, a location and
+    // memory flags.
     const INSTRUCTION: usize = size_of::<InstructionData>() + 48;
     const VALUE: usize = 16;
     const BLOCK: usize = 64;

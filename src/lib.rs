@@ -1,9 +1,9 @@
 //! Function merging for Cranelift IR: one body for all functions of a unit that do the same thing.
 //!
-//! A *unit* is whatever is compiled together: a module, a crate, a batch of a JIT. The pass takes its functions
-//! before code generation, finds those that are equal, keeps one body of each class, and decides the disposition of
-//! every other function: its callers are redirected, its symbol becomes an alias, or a one-jump thunk. Functions
-//! that are merged away are never compiled.
+//! A *unit* is whatever is compiled together: a module, a crate, a batch of a JIT. The pass takes
+//! its functions before code generation, finds those that are equal, keeps one body of each class,
+//! and decides the disposition of every other function: its callers are redirected, its symbol
+//! becomes an alias, or a one-jump thunk. Functions that are merged away are never compiled.
 //!
 //! # Example
 //!
@@ -15,47 +15,52 @@
 //!
 //! 1. [`Merger::add`] every function under the symbol by which the others refer to it. Functions
 //!    can be streamed through: only a summary is kept.
-//! 2. [`Merger::plan`] requests the bodies once more that may have an equal, through [`Bodies`], and returns a
-//!    [`Plan`]: a [`Disposition`] and a [`Reason`] for every function.
+//! 2. [`Merger::plan`] requests the bodies once more that may have an equal, through [`Bodies`],
+//!    and returns a [`Plan`]: a [`Disposition`] and a [`Reason`] for every function.
 //! 3. [`Plan::outputs`] lists what to emit: bodies, which [`Plan::apply`] rewrites first, thunks
-//!    ([`Target::thunk_code`], [`thunk::call_thunk`]), aliases, or nothing. A back end without thunks or aliases leaves
-//!    [`Options::target`] and [`Options::aliases`] at their defaults, and functions that would need them are kept.
+//!    ([`Target::thunk_code`], [`thunk::call_thunk`]), aliases, or nothing. A back end without
+//!    thunks or aliases leaves [`Options::target`] and [`Options::aliases`] at their defaults, and
+//!    functions that would need them are kept.
 //!
-//! [`check::prove`] proves a plan by means of its own ([`Options::prove`]); [`explain::first_difference`]
-//! answers "why not?".
+//! [`check::prove`] proves a plan by means of its own ([`Options::prove`]);
+//! [`explain::first_difference`] answers "why not?".
 //!
 //! # What is equal
 //!
-//! Two functions are equal if no caller can distinguish them: signature, control flow, operations, types,
-//! constants, trap codes and stack maps are equal, and they refer to the same symbols or to functions of the unit
-//! that are equal in turn. The numbering of values, blocks and table entries, the layout, unreachable blocks,
-//! unused declarations, the operand order of commutative integer operations, source locations and debug tags do not
-//! matter. Facts for the optimiser (`aligned`, `readonly`, `can_move`, alias regions, cold blocks) do.
+//! Two functions are equal if no caller can distinguish them: signature, control flow, operations,
+//! types, constants, trap codes and stack maps are equal, and they refer to the same symbols or to
+//! functions of the unit that are equal in turn. The numbering of values, blocks and table entries,
+//! the layout, unreachable blocks, unused declarations, the operand order of commutative integer
+//! operations, source locations and debug tags do not matter. Facts for the optimiser (`aligned`,
+//! `readonly`, `can_move`, alias regions, cold blocks) do.
 //!
 //! Equality of callees is decided optimistically (the coarsest congruence), so self recursion,
 //! mutual recursion and call chains of any depth merge in one run.
 //!
 //! # Guarantees
 //!
-//! * In a plan of [`Merger`], a hash decides nothing: functions merge only if their encodings are equal byte by byte.
-//!   Where encodings are not kept ([`incremental::MergeCache`], [`streaming::StreamingMerger`]), and under the digests of
-//!   [`across`], BLAKE3 digests of 256 bits decide.
+//! * In a plan of [`Merger`], a hash decides nothing: functions merge only if their encodings are
+//!   equal byte by byte. Where encodings are not kept ([`incremental::MergeCache`],
+//!   [`streaming::StreamingMerger`]), and under the digests of [`across`], BLAKE3 digests of 256
+//!   bits decide.
 //! * No observable name or address is lost; see [`Attributes`] and [`Disposition`].
 //! * The result depends neither on the order of the functions nor on the platform.
 //! * No recursion over input, no `unsafe`, no panic on IR that the verifier accepts.
 //!
 //! # With `cranelift-module`
 //!
-//! `MergingModule` of the crate `cranelift-mergefunc-module` wraps a `cranelift_module::Module` and is one: wrap the
-//! module that is used so far, and nothing else changes. The document `docs/embedding.md` says how to
-//! embed the library in a JIT, an ahead-of-time compiler, or a back end without `cranelift-module`;
-//! the examples `jit`, `aot`, `raw` and `engine` are programs to copy from.
+//! `MergingModule` of the crate `cranelift-mergefunc-module` wraps a `cranelift_module::Module` and
+//! is one: wrap the module that is used so far, and nothing else changes. The document
+//! `docs/embedding.md` says how to embed the library in a JIT, an ahead-of-time compiler, or a back
+//! end without `cranelift-module`; the examples `jit`, `aot`, `raw` and `engine` are programs to
+//! copy from.
 //!
 //! # What it does not do
 //!
-//! It does not verify its input, and changes nothing that was emitted before: later functions are merged into
-//! emitted ones ([`incremental::MergeCache`]). Similar functions ([`Options::similar`]) have one signature and one control-flow graph, and
-//! differ in constants, callees, addresses or few instructions.
+//! It does not verify its input, and changes nothing that was emitted before: later functions are
+//! merged into emitted ones ([`incremental::MergeCache`]). Similar functions ([`Options::similar`])
+//! have one signature and one control-flow graph, and differ in constants, callees, addresses or
+//! few instructions.
 //!
 //! # Features
 //!

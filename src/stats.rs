@@ -22,8 +22,8 @@ pub struct Stats {
     pub similar: SimilarCounts,
     /// Functions that share bodies with functions of other units, as a sharing map says.
     pub shared_functions: usize,
-    /// Entries of a sharing map that do not fit the unit: sets that make no body, shapes of which the record is damaged, and one if
-    /// the whole map is for another target, version or settings.
+    /// Entries of a sharing map that do not fit the unit: sets that make no body, shapes of which
+    /// the record is damaged, and one if the whole map is for another target, version or settings.
     pub shared_ignored: usize,
     /// Functions and parameterised bodies that are emitted under digests of their contents.
     pub content_bodies: usize,
@@ -33,7 +33,8 @@ pub struct Stats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Walks {
-    /// Functions walked when they were added ([`Compare::every_function`](crate::Compare::every_function)).
+    /// Functions walked when they were added
+    /// ([`Compare::every_function`](crate::Compare::every_function)).
     pub added: usize,
     /// Functions walked because their bucket has others.
     pub functions: usize,
@@ -63,7 +64,8 @@ pub struct Merged {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SimilarCounts {
-    /// Functions walked to compare them with another one of their shape, once for each time that they are compared.
+    /// Functions walked to compare them with another one of their shape, once for each time that
+    /// they are compared.
     pub walks: usize,
     /// Functions scanned to find those that resemble them, though they have another shape.
     pub scans: usize,

@@ -1,8 +1,8 @@
 //! Calls that stay as they are written although their callees were merged with similar functions.
 //!
-//! Callees that went into different parameterised bodies take different extra arguments, so callers of one shape have
-//! different shapes as a plan leaves them. Compared as they are written, they differ in a callee. This module only
-//! says which calls these are; it does *not* decide.
+//! Callees that went into different parameterised bodies take different extra arguments, so callers
+//! of one shape have different shapes as a plan leaves them. Compared as they are written, they
+//! differ in a callee. This module only says which calls these are; it does *not* decide.
 
 use crate::unit::{FunctionIndex, Linkage};
 use hashbrown::HashMap;
@@ -46,8 +46,8 @@ impl KeptCalls {
         KeptCalls { callees: HashMap::with_hasher(FxBuildHasher), others }
     }
 
-    /// Calls of functions that other units can see stay as they are: for code that units share. Another unit knows
-    /// only the symbol of such a function.
+    /// Calls of functions that other units can see stay as they are: for code that units share.
+    /// Another unit knows only the symbol of such a function.
     pub fn external() -> &'static KeptCalls {
         &EXTERNAL
     }

@@ -1,17 +1,18 @@
 //! Carrying out a plan, function by function.
 //!
-//! [`Plan::apply`] rewrites one kept function: references to functions that were merged away go to their
-//! representatives. It cannot fail, so a unit is either rewritten or, before the first call, unchanged. Functions may be
-//! rewritten in any order and by several threads.
+//! [`Plan::apply`] rewrites one kept function: references to functions that were merged away go to
+//! their representatives. It cannot fail, so a unit is either rewritten or, before the first call,
+//! unchanged. Functions may be rewritten in any order and by several threads.
 //!
-//! It does not drop bodies, emit thunks or define aliases: that is the job of the caller's back end, with
-//! [`Target::jump_thunk`](crate::Target::jump_thunk), or [`call_thunk`] where there is no jump.
+//! It does not drop bodies, emit thunks or define aliases: that is the job of the caller's back
+//! end, with [`Target::jump_thunk`](crate::Target::jump_thunk), or [`call_thunk`] where there is no
+//! jump.
 
-mod thunk;
 mod kept_calls;
+mod thunk;
 
-pub use thunk::{Thunk, call_thunk};
 pub(crate) use kept_calls::KeptCalls;
+pub use thunk::{Thunk, call_thunk};
 
 use crate::checker::Code;
 use crate::extra_argument::{Appended, Substitute, append, extended_signature};
@@ -28,17 +29,18 @@ use cranelift_codegen::ir::{
 use cranelift_entity::EntityRef;
 
 impl Plan {
-    /// Rewrites `func`, which is the body of `function`, so that it can be compiled with the other kept functions
-    /// of the unit. Returns whether anything changed.
+    /// Rewrites `func`, which is the body of `function`, so that it can be compiled with the other
+    /// kept functions of the unit. Returns whether anything changed.
     ///
     /// `func` must be the function that was added, or, for a private copy, a clone
     /// of it under its new name.
     ///
-    /// A redirected reference stays `colocated` if it was: the representative is defined in the same unit and
-    /// cannot be preempted, so the flag of the old callee holds for it. It never becomes `colocated`, because the
-    /// embedder may not support that.
+    /// A redirected reference stays `colocated` if it was: the representative is defined in the
+    /// same unit and cannot be preempted, so the flag of the old callee holds for it. It never
+    /// becomes `colocated`, because the embedder may not support that.
     ///
-    /// Linear in the number of imports; for a function that takes the address of a function it also calls, in its size.
+    /// Linear in the number of imports; for a function that takes the address of a function it also
+    /// calls, in its size.
     pub fn apply(&self, function: FunctionIndex, func: &mut Function) -> bool {
         self.apply_as(function, func, KeptCalls::none())
     }
@@ -48,13 +50,15 @@ impl Plan {
         self.redirect(func, self.written(function, written))
     }
 
-    /// Makes of `func`, which is the body of `function`, what is to be compiled under the symbol of `function`, for back ends
-    /// that emit nothing but functions ([`Options::for_ir`](crate::Options::for_ir)): its own body, after
-    /// [`apply`](Plan::apply), the body that the plan adds, or a thunk that calls another function. Returns whether anything is to be
-    /// compiled: nothing is for an alias, and for a function to which no reference is left.
+    /// Makes of `func`, which is the body of `function`, what is to be compiled under the symbol of
+    /// `function`, for back ends that emit nothing but functions
+    /// ([`Options::for_ir`](crate::Options::for_ir)): its own body, after [`apply`](Plan::apply),
+    /// the body that the plan adds, or a thunk that calls another function. Returns whether
+    /// anything is to be compiled: nothing is for an alias, and for a function to which no
+    /// reference is left.
     ///
-    /// Of a body that the plan adds, `func` is not read; of a thunk, only the signature is. As [`apply`](Plan::apply), it can be
-    /// called by several threads.
+    /// Of a body that the plan adds, `func` is not read; of a thunk, only the signature is. As
+    /// [`apply`](Plan::apply), it can be called by several threads.
     ///
     /// # Panics
     ///
@@ -91,8 +95,9 @@ impl Plan {
         true
     }
 
-    /// Whether [`apply`](Plan::apply) would change a function. One that it would not change can be compiled as it is, and could
-    /// have been compiled before the plan was made. In doubt it says that it would.
+    /// Whether [`apply`](Plan::apply) would change a function. One that it would not change can be
+    /// compiled as it is, and could have been compiled before the plan was made. In doubt it says
+    /// that it would.
     ///
     /// Linear in the number of imports, not in the number of instructions.
     pub fn needs_apply(&self, func: &Function) -> bool {
@@ -102,10 +107,11 @@ impl Plan {
         func.params.user_named_funcs().values().any(goes_elsewhere)
     }
 
-    /// The finished thunk of `function`, which has this signature, if the plan makes it one: in raw bytes, where the
-    /// target of the plan can write it so, else as a function to be compiled, which calls as
-    /// [`Target::call_thunks`](crate::Target::call_thunks) says. It is to be emitted under the symbol of the function, aligned as
-    /// [`Entry::alignment`](crate::Entry::alignment) says.
+    /// The finished thunk of `function`, which has this signature, if the plan makes it one: in raw
+    /// bytes, where the target of the plan can write it so, else as a function to be compiled,
+    /// which calls as [`Target::call_thunks`](crate::Target::call_thunks) says. It is to be emitted
+    /// under the symbol of the function, aligned as [`Entry::alignment`](crate::Entry::alignment)
+    /// says.
     ///
     /// # Panics
     ///
@@ -120,9 +126,9 @@ impl Plan {
         Some(Thunk::new(own, signature, &arguments, to, self.target(), optimize))
     }
 
-    /// Like [`apply`](Plan::apply), for a module that has names of its own: `choose` is given each symbol that
-    /// `func` names and where the plan redirects references to it, and has the last word. It is asked about the symbols of
-    /// extra arguments as well.
+    /// Like [`apply`](Plan::apply), for a module that has names of its own: `choose` is given each
+    /// symbol that `func` names and where the plan redirects references to it, and has the last
+    /// word. It is asked about the symbols of extra arguments as well.
     pub fn apply_with(
         &self,
         function: FunctionIndex,
@@ -275,7 +281,8 @@ fn keep_address_uses(func: &mut Function, func_ref: FuncRef) -> Option<FuncRef> 
     Some(own)
 }
 
-/// The code of a function that a plan keeps, as it will be compiled: its own body, or that of the plan, applied.
+/// The code of a function that a plan keeps, as it will be compiled: its own body, or that of the
+/// plan, applied.
 pub(crate) fn emitted(plan: &Plan, bodies: &mut dyn Bodies, function: FunctionIndex) -> Function {
     emitted_as(plan, bodies, function, KeptCalls::none())
 }
@@ -305,7 +312,8 @@ pub(crate) fn not_redirected<'a>(
     }
 }
 
-/// The symbols of a unit after a plan: a function is walked as if the plan were applied to it, without a copy.
+/// The symbols of a unit after a plan: a function is walked as if the plan were applied to it,
+/// without a copy.
 pub(crate) struct Redirecting<'a> {
     pub plan: &'a Plan,
     /// The calls that the plan does not redirect.
@@ -325,7 +333,8 @@ impl ResolveSymbol for Redirecting<'_> {
     }
 }
 
-/// The body that a plan emits for a function of this unit, before its references are redirected, if it emits one.
+/// The body that a plan emits for a function of this unit, before its references are redirected, if
+/// it emits one.
 pub(crate) fn body_to_emit<'a>(
     plan: &'a Plan,
     bodies: &'a mut dyn Bodies,

@@ -1,7 +1,7 @@
 //! The properties of a function before any of it is walked.
 //!
-//! [`bucket`] prefilters functions in constant time: two functions with different counts are not compared. [`Counts`] is
-//! coarser: two functions in which it differs do not resemble each other.
+//! [`bucket`] prefilters functions in constant time: two functions with different counts are not
+//! compared. [`Counts`] is coarser: two functions in which it differs do not resemble each other.
 
 use cranelift_codegen::ir::{AbiParam, Function, Signature, StackSlotData};
 use xxhash_rust::xxh3::xxh3_64;
@@ -43,8 +43,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// `key` is that of the embedder. Constant time, but for the signature and stack slots. Dynamic stack slots are only
-    /// counted.
+    /// `key` is that of the embedder. Constant time, but for the signature and stack slots. Dynamic
+    /// stack slots are only counted.
     pub fn of(func: &Function, key: u64) -> Counts {
         let numbers = [
             key,

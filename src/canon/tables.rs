@@ -1,5 +1,5 @@
-//! The tables of a function, written by content: signatures, global values, memory flags, symbols, exception
-//! tables.
+//! The tables of a function, written by content: signatures, global values, memory flags, symbols,
+//! exception tables.
 //!
 //! Signatures are written in full at their first use and by number afterwards; everything else at
 //! each use. No index into a table ever reaches a stream.
@@ -102,7 +102,8 @@ pub(super) struct Access {
 /// An alias region of an access.
 #[derive(Clone, Copy)]
 struct Region {
-    /// Its number in the order of first use, which distinguishes two regions of one function even if their ids are equal.
+    /// Its number in the order of first use, which distinguishes two regions of one function even
+    /// if their ids are equal.
     number: u32,
     /// The embedder's id.
     user_id: u32,
@@ -155,7 +156,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A record, and a signature of a callee behind it: its number, and its contents where it is new.
+    /// A record, and a signature of a callee behind it: its number, and its contents where it is
+    /// new.
     #[inline]
     pub(super) fn signature(&mut self, record: Record, sig: SigRef) -> Result<(), Malformed> {
         if self.scratch.contents {
@@ -229,7 +231,8 @@ impl Walk<'_> {
                 }
                 GlobalValueData::Load { base, offset, global_type, flags } => {
                     let data = self.mem_flags(*flags)?;
-                    // Such loads exist in `stack_limit` only: their regions are not those of accesses.
+                    // Such loads exist in `stack_limit` only: their regions are not those of
+                    // accesses.
                     let region = data.alias_region().map(|r| self.region_user_id(r)).transpose()?;
                     let record = Record::EMPTY.byte(1).half(self.flag_bits(data));
                     let record = record.half(type_number(*global_type));

@@ -1,13 +1,14 @@
 //! Claims on functions and data objects of earlier units, whose code is not kept.
 //!
-//! Of each function that is emitted or eliminated the checker keeps, by means of its own, enough to prove a claim
-//! on it: its [`Trace`], where its address is, and, if its code is
-//! another function's, that function and the extra arguments. A later function is proved equal to it by its own
-//! trace; that their references may replace each other are claims of the same kind, followed like all others.
-//! Nothing of an earlier unit is trusted: a function is not merged into a function of which nothing is remembered.
+//! Of each function that is emitted or eliminated the checker keeps, by means of its own, enough to
+//! prove a claim on it: its [`Trace`], where its address is, and, if its code is another
+//! function's, that function and the extra arguments. A later function is proved equal to it by its
+//! own trace; that their references may replace each other are claims of the same kind, followed
+//! like all others. Nothing of an earlier unit is trusted: a function is not merged into a function
+//! of which nothing is remembered.
 //!
-//! That the emitted code is equivalent to the function was proved when the code was emitted, and holds as long as
-//! the code exists: claims on the code are claims on the function.
+//! That the emitted code is equivalent to the function was proved when the code was emitted, and
+//! holds as long as the code exists: claims on the code are claims on the function.
 
 use super::comparison;
 use super::unit::{InUnit, Prover, is_eliminated, refuted, sorted};
@@ -27,7 +28,8 @@ use rustc_hash::FxBuildHasher;
 
 type BySymbol<T> = HashMap<UserExternalName, T, FxBuildHasher>;
 
-/// The requirements that decide whether references to a function or data object may go to another one.
+/// The requirements that decide whether references to a function or data object may go to another
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AddressRequirements {
     is_data: bool,
@@ -39,7 +41,8 @@ pub(super) struct AddressRequirements {
     pub(super) pinned: bool,
     /// Whether another address may replace its own.
     insignificant: bool,
-    /// In bytes: the alignment that its address needs, and the alignment of the place that has the address.
+    /// In bytes: the alignment that its address needs, and the alignment of the place that has the
+    /// address.
     needs: u64,
     pub(super) alignment: u64,
     /// Whether its symbol leads to code or contents.
@@ -48,7 +51,11 @@ pub(super) struct AddressRequirements {
 
 impl AddressRequirements {
     /// The requirements of an item that has a symbol, of the unit or of an earlier one.
-    pub fn of(plan: &Plan, memory: &Memory, symbol: &UserExternalName) -> Option<AddressRequirements> {
+    pub fn of(
+        plan: &Plan,
+        memory: &Memory,
+        symbol: &UserExternalName,
+    ) -> Option<AddressRequirements> {
         if let Some(function) = here(plan, symbol) {
             return Some(AddressRequirements::of_function(plan, function));
         }
@@ -59,14 +66,18 @@ impl AddressRequirements {
         function.or_else(|| memory.data.get(symbol).map(|known| known.requirements))
     }
 
-    /// The requirements of a function that has an entry: as they are remembered, if it is of an earlier unit. The plan is
-    /// not asked about that; of a function of which nothing is remembered, only code that was proved then is reached.
+    /// The requirements of a function that has an entry: as they are remembered, if it is of an
+    /// earlier unit. The plan is not asked about that; of a function of which nothing is
+    /// remembered, only code that was proved then is reached.
     pub fn of_entry(plan: &Plan, memory: &Memory, function: FunctionIndex) -> AddressRequirements {
         let known = match plan.is_cached(function) {
             true => memory.functions.get(plan.entry(function).symbol()),
             false => None,
         };
-        known.map_or_else(|| AddressRequirements::of_function(plan, function), |known| known.requirements)
+        known.map_or_else(
+            || AddressRequirements::of_function(plan, function),
+            |known| known.requirements,
+        )
     }
 
     /// The requirements of a data object that has an entry.
@@ -139,7 +150,8 @@ impl AddressRequirements {
         }
     }
 
-    /// Whether a reference to this one may replace a reference to `original`, if the two are equivalent.
+    /// Whether a reference to this one may replace a reference to `original`, if the two are
+    /// equivalent.
     pub fn may_replace(self, usage: Use, original: AddressRequirements) -> bool {
         let address = original.insignificant && self.alignment >= original.needs;
         let allowed = match usage {
@@ -201,7 +213,8 @@ pub(crate) struct Learned {
 }
 
 impl Memory {
-    /// Bytes of memory, as far as they grow with what is remembered; `MergingModule`'s tests have figures.
+    /// Bytes of memory, as far as they grow with what is remembered; `MergingModule`'s tests have
+    /// figures.
     pub fn size(&self) -> usize {
         let Memory { functions, data, eliminated, eliminated_data, last } = self;
         let parts = |known: &Arc<Known>| {
@@ -298,8 +311,8 @@ impl Prover<'_> {
         })
     }
 
-    /// Proves that the target of references to `kept` may replace `original`. At least one of the two is of an
-    /// earlier unit.
+    /// Proves that the target of references to `kept` may replace `original`. At least one of the
+    /// two is of an earlier unit.
     pub(super) fn incremental(
         &mut self,
         kept: &UserExternalName,
@@ -327,9 +340,9 @@ impl Prover<'_> {
         here(self.plan, symbol).is_some() || data_here(self.plan, symbol).is_some()
     }
 
-    /// Whether the symbol to which the kept function refers, as it was written, may replace the symbol to which the
-    /// original refers: a further claim. The kept function is of an `earlier` unit, or of this one, whose code is proved
-    /// to refer to what may replace what was written.
+    /// Whether the symbol to which the kept function refers, as it was written, may replace the
+    /// symbol to which the original refers: a further claim. The kept function is of an `earlier`
+    /// unit, or of this one, whose code is proved to refer to what may replace what was written.
     fn reference_across_units(
         &mut self,
         earlier: bool,
@@ -348,8 +361,8 @@ impl Prover<'_> {
         kept == original || self.in_unit().incremental(usage, kept, original)
     }
 
-    /// Proves that the entry of a function that an earlier unit eliminated has the target and arguments that it got
-    /// then.
+    /// Proves that the entry of a function that an earlier unit eliminated has the target and
+    /// arguments that it got then.
     pub(super) fn eliminated(&self, function: FunctionIndex) -> Result<(), Refutation> {
         let substitute = self.plan.substitute(function);
         let symbol = self.plan.entry(function).symbol();
@@ -416,7 +429,9 @@ impl Prover<'_> {
             {
                 let requirements = AddressRequirements::of_function(plan, new.function());
                 let symbol = plan.entry(new.function()).symbol().clone();
-                learned.functions.push((symbol, Arc::new(Known { requirements, ..(*known).clone() })));
+                learned
+                    .functions
+                    .push((symbol, Arc::new(Known { requirements, ..(*known).clone() })));
             }
         }
         for (data, entry) in plan.data_entries().take(plan.added_data()) {

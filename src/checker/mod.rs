@@ -1,11 +1,12 @@
 //! The independent checker: a proof, merge by merge, that a plan preserves the meaning of the unit.
 //!
-//! The proof of one claim, that the code of one function may run wherever another function was called before, is that
-//! of the crate `cranelift-mergefunc-checker`, which sees nothing of this one. This module says which claims a plan
-//! makes. Where the kept code refers to one function and the original to another, the first must be able to replace the
-//! second: another claim. [`prove`](crate::check::prove) follows claims until there are no new ones. Around them it
-//! checks that every symbol and every address that can be observed is still there. It looks at the output of
-//! [`Plan::apply`](crate::Plan::apply), not at the reasoning of the pass.
+//! The proof of one claim, that the code of one function may run wherever another function was
+//! called before, is that of the crate `cranelift-mergefunc-checker`, which sees nothing of this
+//! one. This module says which claims a plan makes. Where the kept code refers to one function and
+//! the original to another, the first must be able to replace the second: another claim.
+//! [`prove`](crate::check::prove) follows claims until there are no new ones. Around them it checks
+//! that every symbol and every address that can be observed is still there. It looks at the output
+//! of [`Plan::apply`](crate::Plan::apply), not at the reasoning of the pass.
 //!
 //! It does *not* verify IR, and does not look at the machine code that a back end makes of
 //! thunks and aliases. It proves merges, not that everything equal was found.
@@ -26,7 +27,8 @@ use crate::unit::{DataIndex, DataObject, FunctionIndex};
 use cranelift_codegen::ir::Function;
 use cranelift_mergefunc_checker::{Comparison, Refutation};
 
-/// The functions and data objects of a unit, before and after a plan. The checker itself rewrites nothing.
+/// The functions and data objects of a unit, before and after a plan. The checker itself rewrites
+/// nothing.
 pub(crate) trait Code {
     /// A function of the unit as it was added.
     fn original(&mut self, function: FunctionIndex) -> &Function;
@@ -46,8 +48,9 @@ fn comparison(options: &Options<'_>) -> Comparison {
     }
 }
 
-/// Proves that `kept` may run wherever `original` was called, if every symbol that they refer to may replace itself
-/// and no other symbol. Of `options`, whether debug information is compared and the target's byte order count.
+/// Proves that `kept` may run wherever `original` was called, if every symbol that they refer to
+/// may replace itself and no other symbol. Of `options`, whether debug information is compared and
+/// the target's byte order count.
 ///
 /// Both functions must be accepted by Cranelift's verifier. Linear in their sizes, up to a
 /// logarithm in the number of alias regions.

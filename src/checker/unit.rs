@@ -18,8 +18,8 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc_checker::{Claim, ExtraTerm, Mismatch, Proof, Refutation, Symbols, Use};
 
-/// Proves that the unit is equivalent before and after `plan`, with what is known of earlier units; returns what later
-/// units may need to know of this one. See [`prove`](crate::check::prove).
+/// Proves that the unit is equivalent before and after `plan`, with what is known of earlier units;
+/// returns what later units may need to know of this one. See [`prove`](crate::check::prove).
 pub(crate) fn prove_and_learn(
     memory: &Memory,
     plan: &Plan,
@@ -58,8 +58,8 @@ type Pair<T> = (T, T);
 /// Claims that came up during the proof.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// By the kept function, so that each is rewritten once for many claims: the extra arguments, and the function
-    /// that it may replace with them.
+    /// By the kept function, so that each is rewritten once for many claims: the extra arguments,
+    /// and the function that it may replace with them.
     functions: BTreeMap<FunctionIndex, BTreeSet<(Vec<ExtraTerm>, FunctionIndex)>>,
     data: BTreeSet<Pair<DataIndex>>,
     /// All that were ever pending.
@@ -79,13 +79,14 @@ impl Pending {
     }
 }
 
-/// The entries that a plan has for functions and data that earlier units emitted, by symbol, and functions by the code
-/// that their calls reach.
+/// The entries that a plan has for functions and data that earlier units emitted, by symbol, and
+/// functions by the code that their calls reach.
 pub(super) struct EmittedBodies {
     functions: BTreeMap<(u32, u32), FunctionIndex>,
     data: BTreeMap<(u32, u32), DataIndex>,
-    /// For each body and extra arguments, a function that it replaces with them and of which something is known. Nothing
-    /// is remembered of a body that takes extra arguments; a claim on it is one on this function.
+    /// For each body and extra arguments, a function that it replaces with them and of which
+    /// something is known. Nothing is remembered of a body that takes extra arguments; a claim on
+    /// it is one on this function.
     replaced: BTreeMap<(FunctionIndex, Vec<ExtraTerm>), FunctionIndex>,
 }
 
@@ -165,7 +166,8 @@ impl Prover<'_> {
                 if !renamed || moved {
                     match self.claim(kept, &body, &[], body_of, true) {
                         Ok(()) => self.proof.rewritten += 1,
-                        // The verifier refuses it: it was not merged, and its references are redirected.
+                        // The verifier refuses it: it was not merged, and its references are
+                        // redirected.
                         Err(_) if self.is_malformed(body_of) => {}
                         Err(refutation) => return Err(refutation),
                     }
@@ -179,7 +181,8 @@ impl Prover<'_> {
         Ok(())
     }
 
-    /// Proves that an emitted function of an earlier unit may replace a function that was merged into it.
+    /// Proves that an emitted function of an earlier unit may replace a function that was merged
+    /// into it.
     fn member_of_cached(
         &mut self,
         kept: FunctionIndex,
@@ -204,8 +207,8 @@ impl Prover<'_> {
         may_replace(func, func, self.options).is_err()
     }
 
-    /// Checks that no import of `body` is eliminated, whether it is used or not, and that every symbol into which
-    /// it points is defined.
+    /// Checks that no import of `body` is eliminated, whether it is used or not, and that every
+    /// symbol into which it points is defined.
     fn names(&self, function: FunctionIndex, body: &Function) -> Result<(), Refutation> {
         let callees = body.dfg.ext_funcs.values().map(|callee| &callee.name);
         let globals = body.global_values.values().filter_map(|gv| match gv {
@@ -338,7 +341,8 @@ impl Prover<'_> {
                 if !self.options.aliases || !entry.extra_arguments().is_empty() {
                     return wrong(Mismatch::NotAllowed);
                 }
-                // Address uses of a function that is not visible outside are checked where they occur.
+                // Address uses of a function that is not visible outside are checked where they
+                // occur.
                 if own_address && (linkage.is_visible_outside() || address_taken) {
                     return wrong(Mismatch::LostAddress);
                 }
@@ -511,8 +515,8 @@ fn extra_term(argument: &ExtraArgument) -> ExtraTerm {
     }
 }
 
-/// Each instruction of `body`, the code that runs in place of a function, with the instruction of the function for which it
-/// runs.
+/// Each instruction of `body`, the code that runs in place of a function, with the instruction of
+/// the function for which it runs.
 pub(crate) fn corresponding(
     plan: &Plan,
     body: &Function,
@@ -625,7 +629,8 @@ impl Symbols for InUnit<'_> {
             return false;
         }
         let Some(original) = self.plan.function(original) else {
-            // It has code of its own, of an earlier unit: a function that the body replaces must equal it.
+            // It has code of its own, of an earlier unit: a function that the body replaces must
+            // equal it.
             let Some(&known) = self.emitted.replaced.get(&(code, extra)) else {
                 return false;
             };
@@ -633,13 +638,15 @@ impl Symbols for InUnit<'_> {
             return self.signature(known) == Some(signature)
                 && self.incremental(Use::Call, known_symbol, original);
         };
-        // Extra arguments come behind the parameters of the original, not behind those of the call's signature.
+        // Extra arguments come behind the parameters of the original, not behind those of the
+        // call's signature.
         if self.signature(original) != Some(signature) {
             return false;
         }
         // The definition that takes a symbol must get the calls of it.
-        let by_symbol = [kept, original]
-            .map(|function| AddressRequirements::of_entry(self.plan, self.memory, function).by_symbol);
+        let by_symbol = [kept, original].map(|function| {
+            AddressRequirements::of_entry(self.plan, self.memory, function).by_symbol
+        });
         by_symbol == [false, false] && self.extra(code, extra, original)
     }
 }
@@ -651,7 +658,8 @@ impl InUnit<'_> {
         within.or_else(|| self.plan.eliminated_signature(function).map(|own| &**own))
     }
 
-    /// Two symbols, of which at least one is of an earlier unit: a claim on what is remembered of it.
+    /// Two symbols, of which at least one is of an earlier unit: a claim on what is remembered of
+    /// it.
     pub fn incremental(
         &mut self,
         usage: Use,
@@ -670,10 +678,11 @@ impl InUnit<'_> {
     }
 
     fn function(&mut self, usage: Use, kept: FunctionIndex, original: FunctionIndex) -> bool {
-        let requirements = |function| AddressRequirements::of_entry(self.plan, self.memory, function);
+        let requirements =
+            |function| AddressRequirements::of_entry(self.plan, self.memory, function);
         let (a, b) = (requirements(kept), requirements(original));
-        // The address of a function that an earlier unit eliminated leads to the code that replaced it: an offset
-        // into the function is an offset into that code.
+        // The address of a function that an earlier unit eliminated leads to the code that replaced
+        // it: an offset into the function is an offset into that code.
         let usage = match usage {
             Use::Inside if self.plan.eliminated_signature(original).is_some() => Use::Address,
             Use::Inside | Use::Call | Use::PatchableCall | Use::Address => usage,
@@ -685,7 +694,8 @@ impl InUnit<'_> {
         self.extra(code, extra, original)
     }
 
-    /// Whether a body with these extra arguments may replace a function: another claim, unless it is proved anyway.
+    /// Whether a body with these extra arguments may replace a function: another claim, unless it
+    /// is proved anyway.
     fn extra(
         &mut self,
         kept: FunctionIndex,

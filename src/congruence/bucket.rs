@@ -1,12 +1,13 @@
 //! Buckets: from summaries to the classes of functions with equal encodings.
 //!
-//! The walk processes one bucket at a time. Each of its functions is walked once and compared with those before it
-//! that have the same hash. So a bucket costs one walk of its functions, and as much memory as its different
-//! encodings take. If that is too much, of some only the hash is kept, and they are walked again when another
-//! function has that hash. Of a function that has equals, its references are kept.
+//! The walk processes one bucket at a time. Each of its functions is walked once and compared with
+//! those before it that have the same hash. So a bucket costs one walk of its functions, and as
+//! much memory as its different encodings take. If that is too much, of some only the hash is kept,
+//! and they are walked again when another function has that hash. Of a function that has equals,
+//! its references are kept.
 //!
-//! Several threads walk several buckets, and the pieces of large ones, at a time. Their results are put together in the
-//! order of the buckets, so the result does not depend on their number.
+//! Several threads walk several buckets, and the pieces of large ones, at a time. Their results are
+//! put together in the order of the buckets, so the result does not depend on their number.
 
 use super::bucket_encodings::BucketEncodings;
 use super::{Partition, References};
@@ -61,8 +62,8 @@ pub(crate) enum Walked {
 }
 
 impl Bucketed {
-    /// Functions of which only the numbers of their encodings are known, which are `0..encodings`, their references, and
-    /// what else is known of their encodings.
+    /// Functions of which only the numbers of their encodings are known, which are `0..encodings`,
+    /// their references, and what else is known of their encodings.
     pub fn of_encodings<R: Iterator<Item = Node>>(
         numbering: Numbering,
         encoding_of: Vec<u32>,
@@ -165,7 +166,8 @@ impl Bucketer {
     }
 }
 
-/// The smallest number of items that are walked together: putting the results together then takes little.
+/// The smallest number of items that are walked together: putting the results together then takes
+/// little.
 const ITEMS: usize = 64;
 
 /// How many items of one bucket are walked together, at most, by one of several threads.
@@ -217,7 +219,8 @@ pub(crate) fn bucket(
                 }
             }
         }
-        // Chunks are small enough that the results of all tasks need not be in memory at the same time.
+        // Chunks are small enough that the results of all tasks need not be in memory at the same
+        // time.
         for tasks in small.chunks_mut(PIECE / ITEMS) {
             for_each(bodies, &pool, tasks, |bodies, memory, task| {
                 for members in &task.buckets {
@@ -378,8 +381,8 @@ impl Part {
         self.take(&memory.encodings);
     }
 
-    /// Keeps the classes of equal encodings of the bucket that later phases need: those of two or more items, or
-    /// of all, if there are digests.
+    /// Keeps the classes of equal encodings of the bucket that later phases need: those of two or
+    /// more items, or of all, if there are digests.
     fn take(&mut self, encodings: &BucketEncodings) {
         let digests = &self.grouped.digests;
         let order = encodings.by_encoding();
@@ -440,11 +443,13 @@ impl Classes {
         let mut encodings = BucketEncodings::default();
         let mut scratch = Scratch::default();
         let members: Vec<&[Node]> = members.chunks(piece).collect();
-        // Chunks are small enough that the encodings of all pieces need not be in memory at the same time.
+        // Chunks are small enough that the encodings of all pieces need not be in memory at the
+        // same time.
         for members in members.chunks(PIECES) {
             let members = members.iter().copied();
-            let mut pieces: Vec<(&[Node], Grouped, BucketEncodings)> =
-                members.map(|members| (members, Grouped::default(), BucketEncodings::default())).collect();
+            let mut pieces: Vec<(&[Node], Grouped, BucketEncodings)> = members
+                .map(|members| (members, Grouped::default(), BucketEncodings::default()))
+                .collect();
             for_each(bodies, pool, &mut pieces, |bodies, memory, (members, grouped, encodings)| {
                 memory.encodings.clear();
                 grouped.walk(members, all, walker, bodies, memory);

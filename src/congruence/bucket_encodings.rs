@@ -37,7 +37,8 @@ struct Row {
     node: Node,
     /// Its encoding, in [`BucketEncodings::firsts`].
     first: u32,
-    /// Where its references begin in [`BucketEncodings::callees`]. They end where those of the next row begin.
+    /// Where its references begin in [`BucketEncodings::callees`]. They end where those of the next
+    /// row begin.
     callees: usize,
 }
 
@@ -49,11 +50,12 @@ struct First {
     stored: u32,
 }
 
-/// Encodings with one hash, in their order: the author of a unit can make any number of hashes collide.
+/// Encodings with one hash, in their order: the author of a unit can make any number of hashes
+/// collide.
 #[derive(Default)]
 struct Ordered {
-    /// Numbers of encodings, ascending by encoding. No chunk is empty, and none is long, so that little has to be moved for a new
-    /// one.
+    /// Numbers of encodings, ascending by encoding. No chunk is empty, and none is long, so that
+    /// little has to be moved for a new one.
     chunks: Vec<Vec<u32>>,
 }
 
@@ -70,8 +72,8 @@ struct Position {
 }
 
 impl Ordered {
-    /// Looks for an encoding. `compare` says how the one of a number is ordered relative to it; if there is an equal one, that is
-    /// what it is called with last. O(log n) comparisons.
+    /// Looks for an encoding. `compare` says how the one of a number is ordered relative to it; if
+    /// there is an equal one, that is what it is called with last. O(log n) comparisons.
     fn find(&self, mut compare: impl FnMut(u32) -> Ordering) -> Result<u32, (usize, usize)> {
         let not_behind = |chunk: &Vec<u32>| compare(chunk[0]) != Ordering::Greater;
         let chunk = self.chunks.partition_point(not_behind).saturating_sub(1);
@@ -123,7 +125,8 @@ impl Default for BucketEncodings {
 impl BucketEncodings {
     /// Makes it empty, and keeps its memory.
     pub fn clear(&mut self) {
-        let BucketEncodings { rows, callees, firsts, by_hash, collisions, stored, streams, .. } = self;
+        let BucketEncodings { rows, callees, firsts, by_hash, collisions, stored, streams, .. } =
+            self;
         collisions.clear();
         rows.clear();
         callees.clear();
@@ -138,8 +141,8 @@ impl BucketEncodings {
         self.rows.is_empty()
     }
 
-    /// Adds an item, and returns whether its encoding equals none before it. `walk` writes the encoding of an item that
-    /// was added before.
+    /// Adds an item, and returns whether its encoding equals none before it. `walk` writes the
+    /// encoding of an item that was added before.
     pub fn push(
         &mut self,
         node: Node,
@@ -157,8 +160,8 @@ impl BucketEncodings {
         is_new
     }
 
-    /// Adds the items of `other`, behind its own. Returns whether each encoding of `other` equals none before it. `walk`
-    /// as for [`BucketEncodings::push`].
+    /// Adds the items of `other`, behind its own. Returns whether each encoding of `other` equals
+    /// none before it. `walk` as for [`BucketEncodings::push`].
     pub fn append(
         &mut self,
         other: &BucketEncodings,
@@ -200,14 +203,16 @@ impl BucketEncodings {
         encoding.references.extend_from_slice(references);
     }
 
-    /// The number of an equal encoding, or where a new one goes. Compares encodings with this hash only, O(log n) of n.
+    /// The number of an equal encoding, or where a new one goes. Compares encodings with this hash
+    /// only, O(log n) of n.
     fn find(
         &mut self,
         hash: StructuralHash,
         encoding: &Encoding,
         mut walk: impl FnMut(Node, &mut Encoding),
     ) -> Result<u32, Position> {
-        let BucketEncodings { rows, firsts, by_hash, collisions, stored, streams, again, .. } = self;
+        let BucketEncodings { rows, firsts, by_hash, collisions, stored, streams, again, .. } =
+            self;
         let has_hash = |number: u32| firsts[number as usize].hash == hash;
         let first = match by_hash {
             Some(by_hash) => by_hash.find(hash.0 as u64, |&number| has_hash(number)).copied(),
@@ -281,7 +286,8 @@ impl BucketEncodings {
         self.stored.len() as u32 - 1
     }
 
-    /// The rows, those of equal encodings next to each other and in the order in which they were added.
+    /// The rows, those of equal encodings next to each other and in the order in which they were
+    /// added.
     pub fn by_encoding(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.rows.len() as u32).collect();
         order.sort_by_key(|&row| self.encoding_of(row));
@@ -339,7 +345,8 @@ mod tests {
                 encodings.push(Node::new(at), hash, &own, walk);
             }
             let order = encodings.by_encoding();
-            let classes = order.chunk_by(|&a, &b| encodings.encoding_of(a) == encodings.encoding_of(b));
+            let classes =
+                order.chunk_by(|&a, &b| encodings.encoding_of(a) == encodings.encoding_of(b));
             let mut seen = Vec::new();
             for class in classes {
                 let content = contents[class[0] as usize];
@@ -357,8 +364,8 @@ mod tests {
         });
     }
 
-    /// An author who makes hashes collide makes a function cost a binary search of comparisons, and a comparison is a
-    /// walk where nothing is kept. It was one with each function of its hash.
+    /// An author who makes hashes collide makes a function cost a binary search of comparisons, and
+    /// a comparison is a walk where nothing is kept. It was one with each function of its hash.
     #[test]
     fn functions_whose_hashes_collide_take_a_logarithm_of_comparisons_each() {
         const COUNT: usize = 20_000;
@@ -401,7 +408,8 @@ mod tests {
         }
     }
 
-    /// However items are divided into pieces, and whatever is kept of these, the classes are those of one piece.
+    /// However items are divided into pieces, and whatever is kept of these, the classes are those
+    /// of one piece.
     #[test]
     fn pieces_are_put_together() {
         arbtest::arbtest(|u| {
@@ -418,7 +426,10 @@ mod tests {
             };
             let whole = piece(0..24, usize::MAX);
             let bounds = [0, u.int_in_range(0..=12)?, u.int_in_range(12..=24)?, 24];
-            let mut put = BucketEncodings { budget: *u.choose(&[0, 40, usize::MAX])?, ..BucketEncodings::default() };
+            let mut put = BucketEncodings {
+                budget: *u.choose(&[0, 40, usize::MAX])?,
+                ..BucketEncodings::default()
+            };
             for bounds in bounds.windows(2) {
                 let budget = *u.choose(&[0, 1, 40, usize::MAX])?;
                 let further = piece(bounds[0]..bounds[1], budget);

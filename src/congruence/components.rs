@@ -5,7 +5,8 @@
 use crate::lists::Lists;
 use alloc::vec::Vec;
 
-/// Strongly connected components of a graph of `count` nodes, every component after those that it refers to.
+/// Strongly connected components of a graph of `count` nodes, every component after those that it
+/// refers to.
 ///
 /// Tarjan's algorithm ("Depth-first search and linear graph algorithms", 1972) without recursion.
 pub(crate) fn components<I: Iterator<Item = u32>>(

@@ -11,8 +11,8 @@
 //! It decides nothing about what is merged, only what is equal.
 
 mod bucket;
-mod components;
 mod bucket_encodings;
+mod components;
 mod refine;
 mod summarise;
 

@@ -1,5 +1,5 @@
-//! The symbols that known items have or refer to, each kept once: the items that have them, by what references to them
-//! are compared, and what is observed of them.
+//! The symbols that known items have or refer to, each kept once: the items that have them, by what
+//! references to them are compared, and what is observed of them.
 
 use super::KnownIndex;
 use crate::interner::Interner;
@@ -51,7 +51,8 @@ impl Reference {
         Reference(symbol.as_u32() * Kind::ALL.len() as u32 + kind as u32)
     }
 
-    /// How references to a symbol are compared where nothing is known of it: each kind by a node of its own.
+    /// How references to a symbol are compared where nothing is known of it: each kind by a node of
+    /// its own.
     pub fn resolved(symbol: SymbolNumber) -> Resolved {
         Kind::resolved(|kind| Some(Node::from_u32(Reference::new(symbol, kind).0)))
     }
@@ -149,8 +150,8 @@ impl Symbols {
         }
     }
 
-    /// The item by whose class a reference is compared. The one place that says so: a symbol that is not defined, or whose
-    /// item does not let itself be compared, is compared by itself.
+    /// The item by whose class a reference is compared. The one place that says so: a symbol that
+    /// is not defined, or whose item does not let itself be compared, is compared by itself.
     pub fn by_class(&self, reference: Reference) -> Option<KnownIndex> {
         let bit = BY_CLASS << reference.kind() as u8;
         let symbol = reference.symbol();
@@ -179,7 +180,8 @@ impl Symbols {
         called.filter_map(|(number, _)| self.item(number))
     }
 
-    /// Takes all symbols out, in the order of their numbers, none of which has an item. Their memory is kept.
+    /// Takes all symbols out, in the order of their numbers, none of which has an item. Their
+    /// memory is kept.
     pub fn drain(&mut self) -> impl Iterator<Item = NotedSymbol> {
         debug_assert_eq!(self.defined, 0, "symbols of one function");
         self.items.clear();

@@ -1,8 +1,9 @@
 //! Dispositions: from classes and attributes to a [`Plan`].
 //!
-//! [`decide`] chooses the representative of every class and the disposition of the other members, and records the
-//! reasons. Plain data in, plain data out: it needs bodies only where a decision depends on the size of compiled
-//! code. It changes no code. Merging across the units of an incremental run is in `incremental`.
+//! [`decide`] chooses the representative of every class and the disposition of the other members,
+//! and records the reasons. Plain data in, plain data out: it needs bodies only where a decision
+//! depends on the size of compiled code. It changes no code. Merging across the units of an
+//! incremental run is in `incremental`.
 
 mod incremental;
 
@@ -15,8 +16,8 @@ use crate::options::Options;
 use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::stats::Stats;
 use crate::unit::{
-    Addresses, Alignment, Attributes, ExternalSymbols, Bodies, DataAttributes, DataIndex, FunctionIndex,
-    Item, Linkage, Node, Observed, Unit, resolved,
+    Addresses, Alignment, Attributes, Bodies, DataAttributes, DataIndex, ExternalSymbols,
+    FunctionIndex, Item, Linkage, Node, Observed, Unit, resolved,
 };
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -42,8 +43,9 @@ pub(crate) struct Input<'a> {
     pub earlier: Option<Earlier<'a>>,
 }
 
-/// Decides the disposition of every function and data object in `unit`. Returns the plan and, in an incremental
-/// run, what later units may merge into. Without `bodies`, there are no call thunks and no private copies.
+/// Decides the disposition of every function and data object in `unit`. Returns the plan and, in an
+/// incremental run, what later units may merge into. Without `bodies`, there are no call thunks and
+/// no private copies.
 pub(crate) fn decide(
     input: Input<'_>,
     unit: Unit,
@@ -102,8 +104,8 @@ fn is_used_by_class(attributes: &Attributes) -> bool {
     resolved(Node::new(0), attributes).address.is_some()
 }
 
-/// The alignment on which code relies that takes the address of any member: the largest alignment of the members
-/// whose addresses do not matter, by class.
+/// The alignment on which code relies that takes the address of any member: the largest alignment
+/// of the members whose addresses do not matter, by class.
 fn class_alignments(bucketed: &Bucketed, plan: &Plan) -> Vec<Alignment> {
     let Bucketed { partition, numbering, .. } = bucketed;
     let mut alignments = alloc::vec![Alignment::default(); partition.len()];
@@ -256,8 +258,8 @@ impl Decision<'_> {
         members
     }
 
-    /// Decides for the members of one class, given in the order of their symbols. A class holds functions or data
-    /// objects, never both: their encodings differ.
+    /// Decides for the members of one class, given in the order of their symbols. A class holds
+    /// functions or data objects, never both: their encodings differ.
     fn class(&mut self, members: &[Item]) {
         let functions: Vec<FunctionIndex> = members
             .iter()
@@ -298,8 +300,8 @@ impl Decision<'_> {
                 false
             }
         });
-        // The best representative is a member that must keep its symbol, so that the others can be eliminated; then
-        // by linkage. Among several it is the first, which is by symbol.
+        // The best representative is a member that must keep its symbol, so that the others can be
+        // eliminated; then by linkage. Among several it is the first, which is by symbol.
         let best = candidates.iter().copied().min_by_key(|&member| {
             let DataAttributes { linkage, externally_used, .. } = self.data_attributes(member);
             let keeps_symbol = linkage.is_visible_outside() || externally_used;
@@ -329,8 +331,9 @@ impl Decision<'_> {
         self.plan.set_data(member, disposition, reason);
     }
 
-    /// Gives the members of a class whose addresses do not matter the largest alignment of them. Members that are
-    /// kept need it as well: functions that use two of them can merge, and then use either in place of the other.
+    /// Gives the members of a class whose addresses do not matter the largest alignment of them.
+    /// Members that are kept need it as well: functions that use two of them can merge, and then
+    /// use either in place of the other.
     fn align(&mut self, alignments: &[Alignment]) {
         let Bucketed { partition, numbering, .. } = self.bucketed;
         for node in numbering.nodes() {
@@ -386,8 +389,8 @@ impl Decision<'_> {
         if candidates.len() < 2 {
             return;
         }
-        // The best representative is the member that would cost most otherwise, so that the others can be
-        // eliminated; then by linkage. Among several it is the first, which is by symbol.
+        // The best representative is the member that would cost most otherwise, so that the others
+        // can be eliminated; then by linkage. Among several it is the first, which is by symbol.
         let best = candidates
             .iter()
             .copied()
@@ -480,8 +483,8 @@ impl Decision<'_> {
         Some(call_thunk(name, &signature, &[], to, &call_thunks))
     }
 
-    /// A thunk to a preemptible symbol would jump to the definition that takes the symbol, so no member can be the
-    /// representative: a private copy takes the body, if that pays.
+    /// A thunk to a preemptible symbol would jump to the definition that takes the symbol, so no
+    /// member can be the representative: a private copy takes the body, if that pays.
     fn all_preemptible(&mut self, members: &[FunctionIndex]) {
         for &member in members {
             self.plan.set_reason(Item::Function(member), Reason::AllPreemptible);

@@ -1,5 +1,6 @@
-//! Answers for people: why two functions are not merged, where the code of a merged function went, and to which function a
-//! frame belongs. The encodings by which functions are compared are here as well.
+//! Answers for people: why two functions are not merged, where the code of a merged function went,
+//! and to which function a frame belongs. The encodings by which functions are compared are here as
+//! well.
 
 mod difference;
 mod frames;

@@ -1,11 +1,13 @@
-//! The instructions of functions before merging: their source locations, and which functions they called.
+//! The instructions of functions before merging: their source locations, and which functions they
+//! called.
 //!
-//! Instructions are numbered in the order of the canonical walk, in which equal functions have the same numbers. The code
-//! generator takes a number through compilation as the source location of the instruction, so that machine code says which
-//! instruction it is of. Of a parameterised body, the checker says which instruction of each function an instruction of the
-//! body runs for.
+//! Instructions are numbered in the order of the canonical walk, in which equal functions have the
+//! same numbers. The code generator takes a number through compilation as the source location of
+//! the instruction, so that machine code says which instruction it is of. Of a parameterised body,
+//! the checker says which instruction of each function an instruction of the body runs for.
 //!
-//! It does *not* know addresses, and chooses no functions: see [`MergeMap::frames`](crate::explain::MergeMap::frames).
+//! It does *not* know addresses, and chooses no functions: see
+//! [`MergeMap::frames`](crate::explain::MergeMap::frames).
 
 use crate::apply::not_redirected;
 use crate::canon::{Context, Encoding, Scratch, encode};
@@ -47,13 +49,14 @@ pub struct Sites {
     /// The numbers of direct calls, ascending, and which functions they call.
     callees: Arc<[(u32, Key)]>,
     tail_callees: TailCallees<Key>,
-    /// The source location of the instruction with number 0, if the source locations of the function are numbers.
+    /// The source location of the instruction with number 0, if the source locations of the
+    /// function are numbers.
     base: Option<u32>,
 }
 
 impl Sites {
-    /// The instructions of a function, which the verifier must accept. O(n) in its size; nothing is known of a function that
-    /// the canonical walk refuses.
+    /// The instructions of a function, which the verifier must accept. O(n) in its size; nothing is
+    /// known of a function that the canonical walk refuses.
     pub fn of(func: &Function) -> Sites {
         Sites::in_order(func, &order(func))
     }
@@ -94,10 +97,11 @@ impl Sites {
         Some(Site { location, callee })
     }
 
-    /// Replaces the source location of each instruction by its number, and returns what the instructions were. To be called
-    /// for a body before [`Plan::apply`] rewrites it ([`Plan::finish_numbered`] does so), or for a function that is compiled as it
-    /// is; its compiled code then goes to [`Recorded::compiled`]. A function with value labels, which refer to source
-    /// locations, is left as it is, and nothing is known of its code.
+    /// Replaces the source location of each instruction by its number, and returns what the
+    /// instructions were. To be called for a body before [`Plan::apply`] rewrites it
+    /// ([`Plan::finish_numbered`] does so), or for a function that is compiled as it is; its
+    /// compiled code then goes to [`Recorded::compiled`]. A function with value labels, which refer
+    /// to source locations, is left as it is, and nothing is known of its code.
     pub fn number(func: &mut Function) -> Sites {
         let order = order(func);
         let mut sites = Sites::in_order(func, &order);
@@ -113,8 +117,8 @@ impl Sites {
         sites
     }
 
-    /// The source location that an instruction had before it was numbered, for line tables: `numbered` is the location in
-    /// compiled code.
+    /// The source location that an instruction had before it was numbered, for line tables:
+    /// `numbered` is the location in compiled code.
     pub fn location(&self, numbered: SourceLoc) -> SourceLoc {
         let number = self.number_at(numbered);
         let location = number.and_then(|number| self.locations.get(number as usize));
@@ -147,8 +151,9 @@ impl Sites {
 }
 
 impl Plan {
-    /// Like [`finish`](Plan::finish), for backtraces: the source locations of a body become numbers ([`Sites::number`]).
-    /// Returns what its instructions were, for [`Recorded::compiled`]: nothing of a thunk, and where nothing is to be compiled.
+    /// Like [`finish`](Plan::finish), for backtraces: the source locations of a body become numbers
+    /// ([`Sites::number`]). Returns what its instructions were, for [`Recorded::compiled`]: nothing
+    /// of a thunk, and where nothing is to be compiled.
     ///
     /// # Panics
     ///
@@ -160,7 +165,8 @@ impl Plan {
     }
 }
 
-/// The instructions of a function in the order of the canonical walk, without those that generate no code.
+/// The instructions of a function in the order of the canonical walk, without those that generate
+/// no code.
 fn order(func: &Function) -> Vec<Inst> {
     encoded(func).0
 }
@@ -191,8 +197,8 @@ fn callee(func: &Function, inst: Inst) -> Option<Key> {
 pub struct Recorded {
     sites: BTreeMap<Key, Sites>,
     tail_calls: TailCalls<Key>,
-    /// Of functions that are not equal to the function whose body runs in their place: which of their instructions each
-    /// instruction of the body runs for, by its number.
+    /// Of functions that are not equal to the function whose body runs in their place: which of
+    /// their instructions each instruction of the body runs for, by its number.
     relations: BTreeMap<Key, Arc<[Option<u32>]>>,
     /// The bodies that functions share whose instructions were not forgotten.
     bodies: BTreeSet<Key>,
@@ -201,8 +207,9 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Like [`Plan::finish`]. Source locations become numbers ([`Plan::finish_numbered`]) where functions are recorded and share the
-    /// body, or it calls others than before; its original instructions are then returned, for [`Recorded::add_code`].
+    /// Like [`Plan::finish`]. Source locations become numbers ([`Plan::finish_numbered`]) where
+    /// functions are recorded and share the body, or it calls others than before; its original
+    /// instructions are then returned, for [`Recorded::add_code`].
     pub fn finish(
         &self,
         plan: &Plan,
@@ -217,13 +224,15 @@ impl Recorded {
         plan.finish_numbered(function, func)
     }
 
-    /// Records a function, as it was before merging. One that was recorded under the same symbol is replaced.
+    /// Records a function, as it was before merging. One that was recorded under the same symbol is
+    /// replaced.
     pub fn add(&mut self, symbol: &UserExternalName, sites: &Sites) {
         self.tail_calls.insert(key(symbol), sites.tail_callees.clone());
         self.sites.insert(key(symbol), sites.clone());
     }
 
-    /// Records which functions a function tail-calls that is compiled as it is: `None` if that can be any function.
+    /// Records which functions a function tail-calls that is compiled as it is: `None` if that can
+    /// be any function.
     pub(crate) fn add_tail_calls(
         &mut self,
         symbol: &UserExternalName,
@@ -233,7 +242,8 @@ impl Recorded {
         self.tail_calls.insert(key(symbol), known.unwrap_or(TailCallees::Any));
     }
 
-    /// Records all functions of a unit, and [relates](Recorded::relate) them. `bodies` are those that were planned; each is requested.
+    /// Records all functions of a unit, and [relates](Recorded::relate) them. `bodies` are those
+    /// that were planned; each is requested.
     pub fn add_unit(&mut self, plan: &Plan, bodies: &mut dyn Bodies, options: &Options<'_>) {
         for index in 0..plan.added() {
             let function = FunctionIndex::new(index);
@@ -243,11 +253,12 @@ impl Recorded {
         self.relate(plan, bodies, options);
     }
 
-    /// Records which instructions of functions those of the bodies that replaced them run for. Requests the bodies of functions that
-    /// were not merged with equal ones only: one of each class, and what replaced it. Linear in their sizes.
+    /// Records which instructions of functions those of the bodies that replaced them run for.
+    /// Requests the bodies of functions that were not merged with equal ones only: one of each
+    /// class, and what replaced it. Linear in their sizes.
     ///
-    /// A function of a later unit, merged into a parameterised body of an earlier one, is related to it as an equal function of that unit; else
-    /// its locations and callees are not known.
+    /// A function of a later unit, merged into a parameterised body of an earlier one, is related
+    /// to it as an equal function of that unit; else its locations and callees are not known.
     pub fn relate(&mut self, plan: &Plan, bodies: &mut dyn Bodies, options: &Options<'_>) {
         // By body, and by class.
         let mut replaced: BTreeMap<FunctionIndex, BTreeMap<u32, Vec<FunctionIndex>>> =
@@ -281,8 +292,9 @@ impl Recorded {
         }
     }
 
-    /// Records the code of a function that was [numbered](Sites::number) before it was compiled. Of a function whose instructions
-    /// were [forgotten](crate::streaming::StreamingMerger::plan_recording), these are recorded again.
+    /// Records the code of a function that was [numbered](Sites::number) before it was compiled. Of
+    /// a function whose instructions were
+    /// [forgotten](crate::streaming::StreamingMerger::plan_recording), these are recorded again.
     pub fn compiled(
         &mut self,
         symbol: &UserExternalName,
@@ -296,7 +308,8 @@ impl Recorded {
         self.places.insert(symbol, numbered.places(buffer).into());
     }
 
-    /// Adds numbered code and all other code, such as that of callers that are compiled as they are. In other code, relocations name the called functions, by `names`.
+    /// Adds numbered code and all other code, such as that of callers that are compiled as they
+    /// are. In other code, relocations name the called functions, by `names`.
     pub fn add_code(
         &mut self,
         symbol: &UserExternalName,
@@ -402,7 +415,8 @@ fn called(
 struct Relating {
     func: Function,
     sites: Sites,
-    /// By the shape of functions: those of one shape have the same instructions, and so have they in a body whose branches are theirs.
+    /// By the shape of functions: those of one shape have the same instructions, and so have they
+    /// in a body whose branches are theirs.
     of_shapes: BTreeMap<Vec<u8>, Arc<[Option<u32>]>>,
 }
 

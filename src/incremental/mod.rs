@@ -1,14 +1,15 @@
-//! The merge cache: what is kept of functions and data objects that were emitted, so that later units can merge
-//! into them.
+//! The merge cache: what is kept of functions and data objects that were emitted, so that later
+//! units can merge into them.
 //!
-//! A JIT compiles functions as they arrive. A function that equals one that was compiled long ago should not be
-//! compiled a second time, but neither the IR nor the encoding of everything that was ever emitted can be kept.
-//! [`MergeCache`] has a corpus (`corpus`) of the classes that earlier units emitted or eliminated, the bodies into which
-//! functions of each can be merged, and where what was eliminated went. `MergeCache::find` looks the classes of a new
-//! unit up, callees first.
+//! A JIT compiles functions as they arrive. A function that equals one that was compiled long ago
+//! should not be compiled a second time, but neither the IR nor the encoding of everything that was
+//! ever emitted can be kept. [`MergeCache`] has a corpus (`corpus`) of the classes that earlier
+//! units emitted or eliminated, the bodies into which functions of each can be merged, and where
+//! what was eliminated went. `MergeCache::find` looks the classes of a new unit up, callees first.
 //!
-//! It does *not* find a class whose emitted bodies are aligned to less than a later function, since emitted code
-//! cannot be moved; and a class that the corpus does not find. Such a function begins a class of its own, which later functions can find.
+//! It does *not* find a class whose emitted bodies are aligned to less than a later function, since
+//! emitted code cannot be moved; and a class that the corpus does not find. Such a function begins
+//! a class of its own, which later functions can find.
 
 mod eliminated;
 mod symbols;
@@ -115,8 +116,8 @@ pub(crate) struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    /// Linear in the number of references. `alignment` is the alignment on which code relies that takes the address
-    /// of a member, by class.
+    /// Linear in the number of references. `alignment` is the alignment on which code relies that
+    /// takes the address of a member, by class.
     pub fn new(bucketed: &'a Bucketed, external: &'a External, alignment: &'a [Alignment]) -> Self {
         let mut row = alloc::vec![None; bucketed.partition.len()];
         for (at, node) in bucketed.nodes.iter().enumerate() {
@@ -162,8 +163,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The references of a class, by a symbol for each. One within the unit is compared by class, so it is of
-    /// a kind that is.
+    /// The references of a class, by a symbol for each. One within the unit is compared by class,
+    /// so it is of a kind that is.
     fn references(&self, class: usize) -> impl Iterator<Item = (&UserExternalName, Kind)> {
         self.nodes_used(class).iter().map(|&node| match self.leads(node) {
             Leads::Out(ExternalNode { symbol, kind, class: _ }) => (symbol, *kind),
@@ -194,14 +195,15 @@ impl MergeCache {
         MergeCache::default()
     }
 
-    /// The number of functions and data objects that are remembered, so that later ones can be compared with them. What
-    /// was eliminated is known in any case.
+    /// The number of functions and data objects that are remembered, so that later ones can be
+    /// compared with them. What was eliminated is known in any case.
     pub fn remembered(&self) -> usize {
         self.corpus.symbols.defined()
     }
 
-    /// Why there is no code or data under a symbol, if there is none because `plan`, which was made after the units of
-    /// this cache, or one of these units merged it away: see [`Plan::without_code`]. Constant time.
+    /// Why there is no code or data under a symbol, if there is none because `plan`, which was made
+    /// after the units of this cache, or one of these units merged it away: see
+    /// [`Plan::without_code`]. Constant time.
     pub fn without_code(&self, plan: &Plan, symbol: &UserExternalName) -> Option<NoCode> {
         match plan.function(symbol).is_some() || plan.data(symbol).is_some() {
             true => plan.without_code(symbol),
@@ -211,8 +213,9 @@ impl MergeCache {
 
     /// The memory that is held, in bytes, as far as it grows with what was emitted.
     ///
-    /// About 25 bytes for each function, and 100 more for each class; about twice as much where plans are proved
-    /// ([`Options::prove`](crate::Options::prove)), which grows with the references of a function as well.
+    /// About 25 bytes for each function, and 100 more for each class; about twice as much where
+    /// plans are proved ([`Options::prove`](crate::Options::prove)), which grows with the
+    /// references of a function as well.
     pub fn size(&self) -> usize {
         let MergeCache { corpus, classes, eliminated, memory } = self;
         let bodies: usize = classes.values().map(|class| class.bodies.len()).sum();
@@ -246,9 +249,9 @@ impl MergeCache {
             let Some(sought) = component.iter().map(sought).collect::<Option<Vec<Sought>>>() else {
                 continue;
             };
-            // References to a class of the unit may go to the emitted code of a cached class: the addresses must be
-            // aligned as much. (A caller of the one may be merged into a caller of the other, whatever the dispositions of
-            // the members themselves.)
+            // References to a class of the unit may go to the emitted code of a cached class: the
+            // addresses must be aligned as much. (A caller of the one may be merged into a caller
+            // of the other, whatever the dispositions of the members themselves.)
             let fits = |member: u32, known: KnownIndex| {
                 let class = component[member as usize] as usize;
                 graph.alignment[class].bytes() <= self.classes[known].alignment
@@ -287,7 +290,8 @@ impl MergeCache {
         self.corpus.sought(&graph.digest(class), targets.collect::<Option<Vec<_>>>()?)
     }
 
-    /// The alignment in bytes on which code may rely that takes the address of a member of a cached class.
+    /// The alignment in bytes on which code may rely that takes the address of a member of a cached
+    /// class.
     pub(crate) fn alignment(&self, class: KnownIndex) -> u64 {
         self.classes[class].alignment
     }
@@ -297,7 +301,8 @@ impl MergeCache {
         self.classes[class].bodies.iter().find(|body| body.alignment >= alignment)
     }
 
-    /// Adds what is emitted for a unit, once it is emitted: what [`Merger::plan_increment`] returned besides the plan.
+    /// Adds what is emitted for a unit, once it is emitted: what [`Merger::plan_increment`]
+    /// returned besides the plan.
     ///
     /// [`Merger::plan_increment`]: crate::Merger::plan_increment
     pub fn extend(&mut self, increment: &Increment) {
@@ -363,8 +368,8 @@ impl Record {
         record
     }
 
-    /// Adds a function or data object of a class of the unit, if that was walked. The order must not depend on that of
-    /// insertion: the first that is compared by class names the class.
+    /// Adds a function or data object of a class of the unit, if that was walked. The order must
+    /// not depend on that of insertion: the first that is compared by class names the class.
     pub fn add_symbol(&mut self, class: usize, symbol: &UserExternalName, resolved: Resolved) {
         if let Some(class) = self.numbers[class] {
             self.symbols.push((symbol.clone(), class, resolved));

@@ -1,10 +1,11 @@
-//! Internals for the tests of this crate, and plans that they edit. Not for others: it may change in any version.
+//! Internals for the tests of this crate, and plans that they edit. Not for others: it may change
+//! in any version.
 
 mod phases;
 
 pub use phases::{WalkAlone, phases};
 
-use crate::apply::{Redirecting, KeptCalls, emitted, not_redirected};
+use crate::apply::{KeptCalls, Redirecting, emitted, not_redirected};
 use crate::canon::{Context, Encoding, Scratch, encode};
 pub use crate::checker::trace;
 use crate::extra_argument::ExtraArgument;
@@ -16,8 +17,8 @@ use alloc::vec::Vec;
 use cranelift_codegen::ir::Function;
 pub use cranelift_mergefunc_units::{cell_hash, fixed_hash, identity_hash};
 
-/// The encodings of a function that a plan keeps: by a walk of the function through a view of the plan, and by a walk of
-/// a copy to which the plan was applied. Both are equal.
+/// The encodings of a function that a plan keeps: by a walk of the function through a view of the
+/// plan, and by a walk of a copy to which the plan was applied. Both are equal.
 pub fn encodings(
     plan: &Plan,
     bodies: &mut dyn Bodies,

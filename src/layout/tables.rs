@@ -1,7 +1,8 @@
 //! Tables of a function, entered into those of another one at first use: each content once.
 //!
-//! An entry is found again by its index in the old table, so that a use takes constant time; only its first use looks
-//! for equal contents. Numbers in the new tables depend on contents and the order of uses only.
+//! An entry is found again by its index in the old table, so that a use takes constant time; only
+//! its first use looks for equal contents. Numbers in the new tables depend on contents and the
+//! order of uses only.
 
 use crate::canon::byte_order;
 use crate::interner::Interner;

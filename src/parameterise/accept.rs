@@ -1,7 +1,8 @@
-//! Accepting: writes into the plan what was judged of a set, the bodies that pay and the reasons of functions that share
-//! none.
+//! Accepting: writes into the plan what was judged of a set, the bodies that pay and the reasons of
+//! functions that share none.
 //!
-//! It decides only what depends on the order of the sets: which of them the limit of merges leaves out.
+//! It decides only what depends on the order of the sets: which of them the limit of merges leaves
+//! out.
 
 use super::Search;
 use super::judge::{Candidate, Judged};
@@ -66,7 +67,8 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Gives a function this reason to be kept, if its reason so far was only that it equals no other.
+    /// Gives a function this reason to be kept, if its reason so far was only that it equals no
+    /// other.
     fn give_reason(&mut self, function: FunctionIndex, reason: Reason) {
         let before = self.workbench.plan.entry(function).reason();
         if let Reason::Prefiltered | Reason::Different | Reason::ReferencesDiffer = before {

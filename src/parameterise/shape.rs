@@ -1,8 +1,9 @@
 //! The functions of one shape, and what is tried with them.
 //!
-//! They are compared as the plan redirects their calls and, where callees went into different bodies, with those calls as
-//! they are written (`as_written`); of the two, what saves more is accepted, and what is left after that is compared in
-//! the other way. This module judges nothing itself, and knows no order among shapes (`levels`).
+//! They are compared as the plan redirects their calls and, where callees went into different
+//! bodies, with those calls as they are written (`as_written`); of the two, what saves more is
+//! accepted, and what is left after that is compared in the other way. This module judges nothing
+//! itself, and knows no order among shapes (`levels`).
 
 use super::judge::Judged;
 use super::table::{Parameter, Set, Table};
@@ -36,7 +37,8 @@ struct Shape<'s> {
     addressed: Vec<UserExternalName>,
 }
 
-/// The ways to compare the functions of a shape: all calls as the plan redirects them, or some as they are written.
+/// The ways to compare the functions of a shape: all calls as the plan redirects them, or some as
+/// they are written.
 const WAYS: usize = 2;
 
 impl Search<'_, '_> {
@@ -65,8 +67,8 @@ impl Search<'_, '_> {
             saved[shape][way] += judged.saved();
         }
         let best = |shape: usize| usize::from(saved[shape][1] > saved[shape][0]);
-        // The sets are accepted only now: some may call others, and the places of constants were found in the functions
-        // as they were.
+        // The sets are accepted only now: some may call others, and the places of constants were
+        // found in the functions as they were.
         for ((shape, way), judged) in of.into_iter().zip(judged) {
             if way == best(shape) {
                 self.accept(judged);
@@ -119,8 +121,8 @@ impl Search<'_, '_> {
         });
         for shape in shapes {
             self.workbench.plan.stats_mut().similar.walks += shape.walks;
-            // Arguments may name functions of this shape whose disposition is still open, so mark their addresses
-            // taken.
+            // Arguments may name functions of this shape whose disposition is still open, so mark
+            // their addresses taken.
             for symbol in shape.addressed.drain(..) {
                 self.workbench.uses.add_address(self.workbench.plan, &symbol);
             }
@@ -134,7 +136,8 @@ impl<'s> Shape<'s> {
         Shape { number, functions, written, may_differ, tables, sets, walks, addressed }
     }
 
-    /// Walks the functions, and finds the sets of those that differ only where parameters can stand.
+    /// Walks the functions, and finds the sets of those that differ only where parameters can
+    /// stand.
     fn find(&mut self, symbols: &Symbols<'_>, bodies: &mut dyn Bodies, memory: &mut Memory) {
         let plan = symbols.plan;
         let (mut passes, mut walks) = (false, 0);
@@ -157,7 +160,8 @@ impl<'s> Shape<'s> {
         }
     }
 
-    /// Walks the functions that are kept. Returns tables of those that have one shape, and calls `walked` after each walk.
+    /// Walks the functions that are kept. Returns tables of those that have one shape, and calls
+    /// `walked` after each walk.
     fn walk(
         &self,
         symbols: &Symbols<'_>,

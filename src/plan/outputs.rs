@@ -1,11 +1,12 @@
 //! The emission of each function and data object of a plan: bodies, thunks, aliases, or nothing.
 //!
-//! Every back end carries a plan out by these functions. They decide nothing: an output is the disposition of an
-//! entry together with all that it takes to emit it.
+//! Every back end carries a plan out by these functions. They decide nothing: an output is the
+//! disposition of an entry together with all that it takes to emit it.
 //!
-//! [`reached`] is the one answer to what a symbol leads to once that is done: whether there is code under it, whose code
-//! runs when it is called, with which extra arguments, and whether its address is its own. Plans, the merge cache, the
-//! checker, merge maps and the flushes of a module ask it, each of the dispositions that it knows.
+//! [`reached`] is the one answer to what a symbol leads to once that is done: whether there is code
+//! under it, whose code runs when it is called, with which extra arguments, and whether its address
+//! is its own. Plans, the merge cache, the checker, merge maps and the flushes of a module ask it,
+//! each of the dispositions that it knows.
 
 use super::{Disposition, LateThunk, NewBody, Plan, Reason};
 use crate::extra_argument::ExtraArgument;
@@ -26,11 +27,12 @@ pub struct Output<'a> {
     pub alignment: u32,
     /// The code to emit.
     pub emit: Emit<'a>,
-    /// The function whose body is the one of [`Emit::Body`], and whose signature a thunk has: the function itself, or, where
-    /// functions arrived one at a time ([`streaming`](crate::streaming)), the one that it was known to equal.
+    /// The function whose body is the one of [`Emit::Body`], and whose signature a thunk has: the
+    /// function itself, or, where functions arrived one at a time
+    /// ([`streaming`](crate::streaming)), the one that it was known to equal.
     pub code: FunctionIndex,
-    /// The target of references to it: whose code runs when it is called, with which extra arguments, and where its address
-    /// may go.
+    /// The target of references to it: whose code runs when it is called, with which extra
+    /// arguments, and where its address may go.
     pub reached: Reached<'a, FunctionIndex>,
 }
 
@@ -41,8 +43,8 @@ pub enum Emit<'a> {
     Body,
     /// This body, which the plan adds, after [`Plan::apply`].
     NewBody(&'a Function),
-    /// A jump: [`Target::thunk_code`](crate::Target::thunk_code), optimised as [`Plan::optimize_for`] says, or
-    /// [`call_thunk`](crate::thunk::call_thunk).
+    /// A jump: [`Target::thunk_code`](crate::Target::thunk_code), optimised as
+    /// [`Plan::optimize_for`] says, or [`call_thunk`](crate::thunk::call_thunk).
     Thunk {
         /// Its target.
         to: &'a UserExternalName,
@@ -90,13 +92,14 @@ pub enum DataEmit<'a> {
 /// The target of references to a function or data object once it was planned, and carried out.
 #[derive(Clone, Copy, Debug)]
 pub struct Reached<'a, I> {
-    /// Whose code or contents are under its symbol. `None` if there is nothing: then no reference may name it.
+    /// Whose code or contents are under its symbol. `None` if there is nothing: then no reference
+    /// may name it.
     pub symbol: Option<I>,
-    /// Which symbol references to its address name. `None` if it has no address, because only calls pass what its code
-    /// takes.
+    /// Which symbol references to its address name. `None` if it has no address, because only calls
+    /// pass what its code takes.
     pub address: Option<I>,
-    /// Which symbol direct calls name, with the extra arguments if it is another one, unless another definition may take
-    /// the symbol of the function.
+    /// Which symbol direct calls name, with the extra arguments if it is another one, unless
+    /// another definition may take the symbol of the function.
     pub call: I,
     /// Whose body or contents it has in the end.
     pub body: I,
@@ -111,8 +114,8 @@ impl<I: Copy + PartialEq> Reached<'_, I> {
     }
 }
 
-/// The target of references to an item. `of` returns the disposition of an item, and the extra arguments that its
-/// representative takes in its place.
+/// The target of references to an item. `of` returns the disposition of an item, and the extra
+/// arguments that its representative takes in its place.
 pub fn reached<'a, I: Copy>(
     item: I,
     of: impl Fn(I) -> (Disposition<I>, &'a [ExtraArgument]),
@@ -128,7 +131,8 @@ pub fn reached<'a, I: Copy>(
         Disposition::Redirect { to } => (None, extra.is_empty().then_some(to), to),
     };
     let (mut body, mut extra): (I, &[ExtraArgument]) = (item, &[]);
-    // A representative keeps its body, or is a thunk that passes extra arguments to a parameterised body.
+    // A representative keeps its body, or is a thunk that passes extra arguments to a parameterised
+    // body.
     for _ in 0..2 {
         let (disposition, passed) = of(body);
         let Some(to) = disposition.representative().filter(|_| extra.is_empty()) else {
@@ -187,12 +191,13 @@ impl Plan {
         reached(data, |data| (self.data[data].disposition(), &[]))
     }
 
-    /// Why there is no code or data under a symbol, if there is none because this plan, or an earlier unit that this
-    /// plan knows of, merged it away.
+    /// Why there is no code or data under a symbol, if there is none because this plan, or an
+    /// earlier unit that this plan knows of, merged it away.
     ///
-    /// No reference that is emitted may name such a symbol. A back end that checks that, of each relocation, each
-    /// pointer in data, and each target and extra argument of a thunk, before it writes any of them, writes no code
-    /// that leads nowhere, whatever is wrong with a plan. Constant time. For the plan of an incremental run, use
+    /// No reference that is emitted may name such a symbol. A back end that checks that, of each
+    /// relocation, each pointer in data, and each target and extra argument of a thunk, before it
+    /// writes any of them, writes no code that leads nowhere, whatever is wrong with a plan.
+    /// Constant time. For the plan of an incremental run, use
     /// [`MergeCache::without_code`](crate::incremental::MergeCache::without_code).
     pub fn without_code(&self, symbol: &UserExternalName) -> Option<NoCode> {
         let (to, reason, extra, earlier) = match self.item_of(symbol)? {
@@ -218,8 +223,8 @@ impl Plan {
         })
     }
 
-    /// The emissions of this unit: for the functions that were added, in their order, for functions that
-    /// earlier units eliminated and that need code now, and for new bodies.
+    /// The emissions of this unit: for the functions that were added, in their order, for functions
+    /// that earlier units eliminated and that need code now, and for new bodies.
     pub fn outputs(&self) -> impl Iterator<Item = Output<'_>> {
         let added = (0..self.added()).map(FunctionIndex::new);
         let late = self.earlier.late_thunks.iter().map(|late| late.function);

@@ -1,23 +1,27 @@
-//! Held functions: those whose IR the embedder keeps until the plan, because similar ones may share a body.
+//! Held functions: those whose IR the embedder keeps until the plan, because similar ones may share
+//! a body.
 //!
-//! Merging similar functions takes IR. A function has a *partner* if another one was added that has its shape, or whose
-//! sketch resembles its own. There are three ways to have the IR of both, and [`Held`] is the one place that decides:
+//! Merging similar functions takes IR. A function has a *partner* if another one was added that has
+//! its shape, or whose sketch resembles its own. There are three ways to have the IR of both, and
+//! [`Held`] is the one place that decides:
 //!
-//! * [`Compiled::Stays`]: what was compiled cannot be changed. Every function that may share a body is held while the
-//!   bytes that this takes stay within a bound; beyond it, the first ones that have no partner are given up.
-//! * [`Compiled::MayBeReplaced`]: the embedder can make the IR of a function anew and replaces its code if it comes to share
-//!   a body. A function without a partner is compiled at once, and so is what exceeds the bound.
-//! * [`Compiled::Nothing`]: the embedder found out which functions may merge before it made any, and compiles nothing before
-//!   the plan. All that may share a body are held.
+//! * [`Compiled::Stays`]: what was compiled cannot be changed. Every function that may share a body
+//!   is held while the bytes that this takes stay within a bound; beyond it, the first ones that
+//!   have no partner are given up.
+//! * [`Compiled::MayBeReplaced`]: the embedder can make the IR of a function anew and replaces its
+//!   code if it comes to share a body. A function without a partner is compiled at once, and so is
+//!   what exceeds the bound.
+//! * [`Compiled::Nothing`]: the embedder found out which functions may merge before it made any,
+//!   and compiles nothing before the plan. All that may share a body are held.
 //!
-//! It does *not* count callers of a function. Compiled code cannot pass extra arguments, so a function
-//! that it calls keeps its symbol.
+//! It does *not* count callers of a function. Compiled code cannot pass extra arguments, so a
+//! function that it calls keeps its symbol.
 
 use crate::canon::{Counts, ShapeHash};
 use crate::congruence::Encodings;
 use crate::corpus::Symbols;
 use crate::options::Options;
-use crate::parameterise::{self, SearchInput, Likeness, Shared, Sketches, Workbench};
+use crate::parameterise::{self, Likeness, SearchInput, Shared, Sketches, Workbench};
 use crate::plan::Plan;
 use crate::unit::{Bodies, FunctionIndex, Observed};
 use alloc::vec::Vec;
@@ -64,7 +68,8 @@ pub(super) struct Held {
     compiled: Compiled,
     /// Ascending.
     candidates: Vec<Candidate>,
-    /// The first of each shape. A hash that two shapes have costs memory or time for a function, and nothing else.
+    /// The first of each shape. A hash that two shapes have costs memory or time for a function,
+    /// and nothing else.
     shapes: HashMap<ShapeHash, u32, FxBuildHasher>,
     /// The last with each graph.
     graphs: HashMap<u64, u32, FxBuildHasher>,
@@ -74,7 +79,8 @@ pub(super) struct Held {
     released: Vec<FunctionIndex>,
 }
 
-/// With how many functions before it a function is compared, at most, in order to know whether it has a partner.
+/// With how many functions before it a function is compared, at most, in order to know whether it
+/// has a partner.
 const COMPARED: usize = 16;
 
 impl Held {
@@ -116,7 +122,8 @@ impl Held {
         state == State::Held
     }
 
-    /// Whether the function that is added next has a partner, and the last one with its graph. Its partner has one, too, then.
+    /// Whether the function that is added next has a partner, and the last one with its graph. Its
+    /// partner has one, too, then.
     fn find_partner(&mut self, likeness: &Likeness, options: &Options<'_>) -> (bool, Option<u32>) {
         let own = self.candidates.len() as u32;
         let first = *self.shapes.entry(likeness.shape).or_insert(own);
@@ -133,7 +140,8 @@ impl Held {
         (partner.is_some(), before)
     }
 
-    /// Gives up functions without a partner, the first ones first, until this many bytes more can be held. Whether they can.
+    /// Gives up functions without a partner, the first ones first, until this many bytes more can
+    /// be held. Whether they can.
     fn make_room(&mut self, bytes: usize) -> bool {
         if bytes > self.max_bytes {
             return false;
@@ -233,8 +241,8 @@ pub(super) struct Arrived<'a> {
     pub symbols: &'a Symbols,
 }
 
-/// The bodies that the embedder hands out, by the functions that it holds: the IR of a function that equals a held one is that of
-/// the held one.
+/// The bodies that the embedder hands out, by the functions that it holds: the IR of a function
+/// that equals a held one is that of the held one.
 struct HeldBodies<'a> {
     bodies: &'a mut dyn Bodies,
     arrived: Arrived<'a>,

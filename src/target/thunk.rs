@@ -1,13 +1,14 @@
 //! Thunks in raw bytes: instructions that set the registers of the extra arguments, then the jump.
 //!
-//! No other argument of the caller moves: the extra ones come last, and such a thunk is only made where all of them
-//! are in registers in which the function itself gets no arguments (`registers`). Elsewhere there is no such thunk (a
-//! call thunk in IR has the same effect). No other register changes but one that holds nothing when a function is
-//! entered, and neither do the flags hold anything then.
+//! No other argument of the caller moves: the extra ones come last, and such a thunk is only made
+//! where all of them are in registers in which the function itself gets no arguments (`registers`).
+//! Elsewhere there is no such thunk (a call thunk in IR has the same effect). No other register
+//! changes but one that holds nothing when a function is entered, and neither do the flags hold
+//! anything then.
 //!
-//! A register is set from nothing, or from one that was set before: a value that is equal or near takes fewer bytes
-//! so. The module of each architecture lists the possibilities; here the order is chosen, which is the one of
-//! fewest bytes.
+//! A register is set from nothing, or from one that was set before: a value that is equal or near
+//! takes fewer bytes so. The module of each architecture lists the possibilities; here the order is
+//! chosen, which is the one of fewest bytes.
 
 use super::registers::Register;
 use super::setting::Setting;
@@ -79,7 +80,8 @@ pub(super) struct Address<'a> {
 }
 
 impl Address<'_> {
-    /// Whether an entry of the global offset table has the address itself: no offset is added to the loaded address.
+    /// Whether an entry of the global offset table has the address itself: no offset is added to
+    /// the loaded address.
     pub fn is_entry(&self) -> bool {
         self.offset == 0
     }
@@ -97,7 +99,8 @@ pub(super) struct Step {
 }
 
 impl<'a> Value<'a> {
-    /// `others` is the number of parameters before it. `None` for an address of another size than 64 bits.
+    /// `others` is the number of parameters before it. `None` for an address of another size than
+    /// 64 bits.
     fn of(argument: &'a ExtraArgument, others: usize, far: Far) -> Option<Value<'a>> {
         let address = |ty: Type, symbol, offset, near| {
             let address = Address { symbol, offset, near, far };
@@ -108,7 +111,8 @@ impl<'a> Value<'a> {
             ExtraArgument::Constant { ty, bits: _ } if ty.bits() > 64 => None,
             ExtraArgument::Constant { ty, bits } => {
                 let width = match extra_parameter(*ty, others).extension {
-                    // The bits that the type does not have are 0, and so must be those of the register.
+                    // The bits that the type does not have are 0, and so must be those of the
+                    // register.
                     ArgumentExtension::Uext => 64,
                     ArgumentExtension::None => ty.bits(),
                     ArgumentExtension::Sext => return None,
@@ -130,7 +134,8 @@ impl<'a> Value<'a> {
             (&Value::Bits { bits, width }, &Value::Bits { bits: from, width: known }) => {
                 let differ = (bits ^ from) & (u64::MAX >> (64 - width)) != 0;
                 let equal = width <= known && !differ;
-                // The lowest bits of a sum depend on no higher ones of what is added, which may be unknown.
+                // The lowest bits of a sum depend on no higher ones of what is added, which may be
+                // unknown.
                 let wide = u32::try_from(bits).is_err();
                 let width = if wide { width } else { width.min(32) };
                 let unused = 64 - width;
@@ -158,11 +163,11 @@ impl<'a> Value<'a> {
 }
 
 impl Target {
-    /// A thunk to `to` in raw bytes: for functions of this signature, with these extra arguments. `None` if there
-    /// is none for this target or for these arguments.
+    /// A thunk to `to` in raw bytes: for functions of this signature, with these extra arguments.
+    /// `None` if there is none for this target or for these arguments.
     ///
-    /// Thunks of a plan are to be [optimised for](crate::Plan::optimize_for) what the plan was made for, which counted
-    /// their bytes.
+    /// Thunks of a plan are to be [optimised for](crate::Plan::optimize_for) what the plan was made
+    /// for, which counted their bytes.
     pub fn thunk_code(
         &self,
         signature: &Signature,
@@ -221,11 +226,13 @@ impl JumpThunk {
     }
 }
 
-/// The registers in the order in which they are set, and how: `alone`, or `derived` from one that is set before.
+/// The registers in the order in which they are set, and how: `alone`, or `derived` from one that
+/// is set before.
 ///
-/// The order of fewest bytes. For integers it is found by taking for each set of registers the best one to be set last:
-/// there are eight at most. Of equally good orders it is that of the arguments, as far as it can be. Floating-point
-/// registers come after them, in order: no other one is derived from them but by a copy.
+/// The order of fewest bytes. For integers it is found by taking for each set of registers the best
+/// one to be set last: there are eight at most. Of equally good orders it is that of the arguments,
+/// as far as it can be. Floating-point registers come after them, in order: no other one is derived
+/// from them but by a copy.
 fn shortest(
     registers: &[Register],
     alone: &[Setting],

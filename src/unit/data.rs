@@ -1,13 +1,14 @@
 //! Data objects: what the pass must know of them, and how they are compared.
 //!
-//! A data object that cannot be written and whose address is not compared equals another one of the same contents,
-//! and the two merge as functions do. It refers to functions and data by pointers, so it takes part in the
-//! refinement: two tables of functions are equal if the functions in them are, and two functions that differ only
-//! in which of two equal tables they use are equal too. This is what GCC's ipa-icf does with read-only variables
-//! (`sem_variable` in `gcc/ipa-icf.cc`).
+//! A data object that cannot be written and whose address is not compared equals another one of the
+//! same contents, and the two merge as functions do. It refers to functions and data by pointers,
+//! so it takes part in the refinement: two tables of functions are equal if the functions in them
+//! are, and two functions that differ only in which of two equal tables they use are equal too.
+//! This is what GCC's ipa-icf does with read-only variables (`sem_variable` in `gcc/ipa-icf.cc`).
 //!
-//! Objects that can be written, are thread-local, preemptible, or have a significant address are only read for the
-//! functions they point to; a reference to one equals only a reference to the same one.
+//! Objects that can be written, are thread-local, preemptible, or have a significant address are
+//! only read for the functions they point to; a reference to one equals only a reference to the
+//! same one.
 //!
 //! It does not look at the bytes beyond comparing them: strings are not merged by their tails, and
 //! an object inside another is not found.
@@ -79,7 +80,8 @@ pub struct DataAttributes {
     pub tls: bool,
     /// The object neither replaces another object nor is replaced.
     pub pinned: bool,
-    /// Something that the pass does not see refers to the symbol by name, such as code that was emitted before.
+    /// Something that the pass does not see refers to the symbol by name, such as code that was
+    /// emitted before.
     pub externally_used: bool,
     /// Objects with different keys never merge.
     pub key: u64,

@@ -1,7 +1,7 @@
 //! A unit: the functions and data objects that are planned together, by index and by symbol.
 //!
-//! The ids that all other modules share, the attributes that the embedder gives, and a summary of each function and
-//! data object. It holds no IR, and decides nothing.
+//! The ids that all other modules share, the attributes that the embedder gives, and a summary of
+//! each function and data object. It holds no IR, and decides nothing.
 
 mod attributes;
 mod bodies;
@@ -101,8 +101,8 @@ pub(crate) enum Item {
     Data(DataIndex),
 }
 
-/// An element of the partition that refers to others, or that others refer to: a function or a data object of the
-/// unit, or an external node, which equals only itself.
+/// An element of the partition that refers to others, or that others refer to: a function or a data
+/// object of the unit, or an external node, which equals only itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node(u32);
 entity_impl!(Node, "node");
@@ -237,7 +237,8 @@ fn symbol_of<'a>(
 
 /// The meaning of references to symbols where functions are compared.
 pub(crate) trait ResolveSymbol {
-    /// How references that lead to a symbol are compared. `None` for a symbol that is not of the unit.
+    /// How references that lead to a symbol are compared. `None` for a symbol that is not of the
+    /// unit.
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved>;
 
     /// Where the references that a function holds lead when a plan is applied to it.
@@ -261,8 +262,8 @@ pub struct Redirected {
 pub(crate) struct Resolved {
     pub call: Option<Node>,
     pub address: Option<Node>,
-    /// For addresses behind that of the symbol: equal functions need not have equal code, so an address inside one
-    /// equals no address inside another.
+    /// For addresses behind that of the symbol: equal functions need not have equal code, so an
+    /// address inside one equals no address inside another.
     pub inside: Option<Node>,
 }
 
@@ -280,8 +281,8 @@ pub(crate) type ExternalSymbols = HashMap<UserExternalName, Resolved, FxBuildHas
 
 /// How references to a function of the unit are compared.
 pub(crate) fn resolved(node: Node, attributes: &Attributes) -> Resolved {
-    // Another definition may take a preemptible symbol, and a function that must not be merged must stay
-    // distinguishable: such a symbol equals only itself.
+    // Another definition may take a preemptible symbol, and a function that must not be merged must
+    // stay distinguishable: such a symbol equals only itself.
     let call = attributes.linkage != Linkage::Preemptible && !attributes.no_merge;
     let address = call && attributes.addresses == Addresses::Insignificant;
     Resolved { call: call.then_some(node), address: address.then_some(node), inside: None }

@@ -1,5 +1,5 @@
-//! The functions and data objects of a unit by symbol: five bytes a slot, since a symbol is kept only once, in the
-//! table that the index leads to.
+//! The functions and data objects of a unit by symbol: five bytes a slot, since a symbol is kept
+//! only once, in the table that the index leads to.
 
 use super::{DataIndex, FunctionIndex, Item};
 use core::hash::BuildHasher;

@@ -1,9 +1,9 @@
-//! Laws of the layout: no cycle of imports among the modules of the library, a checker that sees only what it
-//! checks, a budget of lines for each module, and bounds of fields and parameters.
+//! Laws of the layout: no cycle of imports among the modules of the library, a checker that sees
+//! only what it checks, a budget of lines for each module, and bounds of fields and parameters.
 //!
-//! A module is a file or a folder of `src/`. Its imports are read from its paths that begin with `crate::`, tests
-//! and documentation left out. `cargo test --test laws imports -- --nocapture` draws the modules as floors: each
-//! imports only floors below its own.
+//! A module is a file or a folder of `src/`. Its imports are read from its paths that begin with
+//! `crate::`, tests and documentation left out. `cargo test --test laws imports -- --nocapture`
+//! draws the modules as floors: each imports only floors below its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The modules that code names by paths from the root of the crate. Names at the root itself, which has no floor,
-/// and grouped imports from it are under the name `crate`.
+/// The modules that code names by paths from the root of the crate. Names at the root itself, which
+/// has no floor, and grouped imports from it are under the name `crate`.
 fn imported(code: &str, modules: &BTreeSet<String>) -> BTreeSet<String> {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let paths = code.split("crate::").skip(1);
@@ -74,8 +74,8 @@ fn imports() -> Imports {
     imports.collect()
 }
 
-/// The modules as floors, the lowest first: each imports only floors below its own. `Err` has the modules of cycles,
-/// and those above them.
+/// The modules as floors, the lowest first: each imports only floors below its own. `Err` has the
+/// modules of cycles, and those above them.
 fn floors(imports: &Imports) -> Result<Vec<Vec<&str>>, Vec<&str>> {
     let mut floors: Vec<Vec<&str>> = Vec::new();
     let mut built: BTreeSet<&str> = BTreeSet::new();
@@ -129,8 +129,8 @@ fn the_checker_sees_plans_and_ids_only() {
     assert_eq!(imports()["checker"], BTreeSet::from(allowed));
 }
 
-/// Lines of each module, comments and tests included, at most. A module that needs more first makes room: budgets are lowered when
-/// something is deleted, and raised with a reason.
+/// Lines of each module, comments and tests included, at most. A module that needs more first makes
+/// room: budgets are lowered when something is deleted, and raised with a reason.
 const BUDGETS: [(&str, usize); 28] = [
     // Functions are finished for back ends that compile functions only.
     ("apply", 540),
@@ -144,8 +144,8 @@ const BUDGETS: [(&str, usize); 28] = [
     // Whom code calls that is not added.
     ("corpus", 540),
     ("decide", 740),
-    // To which function a frame belongs: instructions, frames, and a table of them; whom code calls by its relocations, where functions are
-    // not numbered.
+    // To which function a frame belongs: instructions, frames, and a table of them; whom code calls
+    // by its relocations, where functions are not numbered.
     ("explain", 1340),
     ("extra_argument", 240),
     ("incremental", 840),
@@ -158,7 +158,8 @@ const BUDGETS: [(&str, usize); 28] = [
     ("lists", 110),
     // The options of back ends that compile functions only.
     ("options", 320),
-    // The record of a function to find those that it resembles, when its IR is gone. How many instructions calls execute.
+    // The record of a function to find those that it resembles, when its IR is gone. How many
+    // instructions calls execute.
     ("parameterise", 7660),
     ("pass", 340),
     // Whose code each function has, and how thunks call.
@@ -167,8 +168,8 @@ const BUDGETS: [(&str, usize); 28] = [
     ("signatures", 60),
     // Copies, scans and outlines are counted.
     ("stats", 110),
-    // Functions are read on any thread, and compiled code may be replaced, which is proved. The reading for backtraces.
-    // New bodies get symbols that nothing else has.
+    // Functions are read on any thread, and compiled code may be replaced, which is proved. The
+    // reading for backtraces. New bodies get symbols that nothing else has.
     ("streaming", 870),
     ("target", 1070),
     ("threads", 120),
@@ -212,7 +213,8 @@ fn few_names_are_at_the_root() {
     assert!((30..=50).contains(&names), "{names} names");
 }
 
-/// Structs with more fields, and functions with more parameters besides `self`, are hard to hold in mind.
+/// Structs with more fields, and functions with more parameters besides `self`, are hard to hold in
+/// mind.
 const MAX_FIELDS: usize = 12;
 const MAX_PARAMETERS: usize = 6;
 

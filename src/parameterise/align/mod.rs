@@ -1,20 +1,23 @@
 //! Functions with one control-flow graph that differ in few instructions.
 //!
-//! Similar functions have equal shapes; what is left has none. [`align`] looks at what a plan keeps, parameterised bodies
-//! included, and reads as the list of the phases:
+//! Similar functions have equal shapes; what is left has none. [`align`] looks at what a plan
+//! keeps, parameterised bodies included, and reads as the list of the phases:
 //!
-//! * find pairs of functions with the same signature and control-flow graph and many equal opcodes (`pairs`, `sketch`);
-//! * align their instructions, block by block (`outline`, `blocks`, `diff`), and take the pairs first of which most is
-//!   estimated to be saved;
-//! * compare what is aligned, by content, and make one body, which receives a selector and branches where they differ (`body`, `copying`);
+//! * find pairs of functions with the same signature and control-flow graph and many equal opcodes
+//!   (`pairs`, `sketch`);
+//! * align their instructions, block by block (`outline`, `blocks`, `diff`), and take the pairs
+//!   first of which most is estimated to be saved;
+//! * compare what is aligned, by content, and make one body, which receives a selector and branches
+//!   where they differ (`body`, `copying`);
 //! * predict its size, and those of the two functions, and accept it if it pays.
 //!
-//! A selector is an extra argument like any other, so what becomes of the two functions, of their callers and of the
-//! functions that the checker proves works as with parameters.
+//! A selector is an extra argument like any other, so what becomes of the two functions, of their
+//! callers and of the functions that the checker proves works as with parameters.
 //!
 //! It pairs each function once, does *not* reorder instructions, and does not align control-flow
-//! graphs that differ (as SalSSA does, whose bodies run slower and whose search takes several times as long as
-//! compiling). With [`Policy::Balanced`], arms must be rare in loops (`speed`), and fewer pairs are tried ([`Effort`]).
+//! graphs that differ (as SalSSA does, whose bodies run slower and whose search takes several times
+//! as long as compiling). With [`Policy::Balanced`], arms must be rare in loops (`speed`), and
+//! fewer pairs are tried ([`Effort`]).
 
 mod blocks;
 mod body;
@@ -87,7 +90,8 @@ pub(crate) fn align(
     remove_merged_bodies(workbench.plan);
 }
 
-/// How much is done to find functions that differ in few instructions; `None` if they are not merged.
+/// How much is done to find functions that differ in few instructions; `None` if they are not
+/// merged.
 pub(super) fn effort(options: &Options<'_>) -> Option<Effort> {
     match (options.similar.policy, options.similar.instructions) {
         _ if options.compare.debug_info => None,
@@ -142,7 +146,8 @@ struct Outcome {
 const PAIRS_PER_BATCH: usize = 256;
 
 impl Aligning<'_, '_> {
-    /// Pairs each function once, with one with which it was not tried. Returns whether another round may save more.
+    /// Pairs each function once, with one with which it was not tried. Returns whether another
+    /// round may save more.
     fn round(&mut self) -> bool {
         let plan = &*self.workbench.plan;
         let mut functions: Vec<FunctionIndex> = plan
@@ -207,8 +212,8 @@ impl Aligning<'_, '_> {
         !merged.is_empty()
     }
 
-    /// The pairs that save most, each function in one of them. Upper bounds of alignments say which pairs need
-    /// one.
+    /// The pairs that save most, each function in one of them. Upper bounds of alignments say which
+    /// pairs need one.
     fn choose(&mut self, pairs: &mut ByPlace) -> Vec<Pair> {
         loop {
             let mut open = take_first(pairs, |pair| pair.most.is_some());
@@ -360,8 +365,8 @@ impl Aligning<'_, '_> {
         paying
     }
 
-    /// The disposition of a function if it passes these arguments to a body, where a call of a thunk may execute `left` instructions
-    /// more, or any number. `None` if it cannot.
+    /// The disposition of a function if it passes these arguments to a body, where a call of a
+    /// thunk may execute `left` instructions more, or any number. `None` if it cannot.
     fn outcome(
         &mut self,
         function: FunctionIndex,
@@ -456,7 +461,8 @@ impl Aligning<'_, '_> {
     }
 }
 
-/// How many instructions more a call of `func` may execute, one of two functions that are aligned, apart from those of the body.
+/// How many instructions more a call of `func` may execute, one of two functions that are aligned,
+/// apart from those of the body.
 fn left(func: &Function, outline: &Outline, alignment: &Alignment) -> i64 {
     let arms = alignment.blocks.iter().enumerate().map(|(number, parts)| {
         let (block, _) = outline.block(number);
@@ -487,7 +493,8 @@ impl<'a> Original<'a> {
         let mut func = emitted(plan, bodies, function);
         let folds = fold_branches(&mut func);
         let context = context(plan, function, &NoUnit, options);
-        // Calls that pass nothing more go to other functions only: what is equal before that is equal after it.
+        // Calls that pass nothing more go to other functions only: what is equal before that is
+        // equal after it.
         let (outline, bytes) = match folds || func.dfg.num_insts() != instructions {
             true => (Cow::Owned(outlining.outline(&func, &context)?), None),
             false => (Cow::Borrowed(pairing.outline(function)?), *sizes.get(&function)?),
@@ -504,7 +511,8 @@ fn place(plan: &Plan, pair: &Pair) -> Place {
     (Reverse(pair.saved), pair.functions.map(|function| order(plan, function)))
 }
 
-/// Of the first pairs that have no function in common, takes out some. Looks at no later ones: there can be many.
+/// Of the first pairs that have no function in common, takes out some. Looks at no later ones:
+/// there can be many.
 fn take_first(pairs: &mut ByPlace, which: impl Fn(&Pair) -> bool) -> Vec<Pair> {
     let mut taken: EntitySet<FunctionIndex> = EntitySet::new();
     let apart = pairs.iter().filter(|(_, pair)| {

@@ -1,8 +1,8 @@
 //! The summary of the functions of this unit for other units: their shapes, and their cells.
 //!
-//! Functions are compared as they are written: no call is redirected, because other units know a function by its symbol, or
-//! do not know it at all. A symbol that only this unit can see is known by a digest of its behaviour. This module reads; it does *not*
-//! decide.
+//! Functions are compared as they are written: no call is redirected, because other units know a
+//! function by its symbol, or do not know it at all. A symbol that only this unit can see is known
+//! by a digest of its behaviour. This module reads; it does *not* decide.
 
 use crate::apply::KeptCalls;
 use crate::canon::{Context, Digest, Encoding, Mark, Place, Scratch, code_digest, encode};
@@ -54,9 +54,11 @@ impl Rows {
     }
 }
 
-/// The rows of the functions that a plan keeps after identical merging and of which the shape is `wanted`.
+/// The rows of the functions that a plan keeps after identical merging and of which the shape is
+/// `wanted`.
 ///
-/// Walks every function once: what only this unit can see is known by a digest of all that it reaches.
+/// Walks every function once: what only this unit can see is known by a digest of all that it
+/// reaches.
 pub(super) fn rows(
     plan: &Plan,
     compiled: &Compiled,
@@ -130,7 +132,8 @@ impl Reader<'_> {
         encode(body, &context, &mut self.scratch, &mut self.encoding).is_ok()
     }
 
-    /// Keeps what the digest of the function that was just walked is made of, if only this unit can see the function.
+    /// Keeps what the digest of the function that was just walked is made of, if only this unit can
+    /// see the function.
     fn keep_contents(&mut self, function: FunctionIndex, body: &Function) {
         let entry = self.plan.entry(function);
         if entry.attributes().linkage != Linkage::Local {
@@ -147,7 +150,8 @@ impl Reader<'_> {
         self.contents.push(LocalContents { own, references });
     }
 
-    /// The values of the function that was just walked at all places. `None` for a function whose calls may be patched.
+    /// The values of the function that was just walked at all places. `None` for a function whose
+    /// calls may be patched.
     fn cells(&mut self, function: FunctionIndex, body: &Function) -> Option<Vec<Cell>> {
         if body.dfg.ext_funcs.values().any(|callee| callee.patchable) {
             return None;

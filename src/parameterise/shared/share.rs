@@ -1,9 +1,10 @@
 //! Makes the bodies that a sharing map names from the functions of this unit.
 //!
-//! A map says of a shape which functions share a body: those that agree in some columns, by a hash, and hold one value in the columns
-//! of each parameter. Every unit with such a function makes the body from the function, so that all make the same one. Nothing
-//! of the map is trusted: a body is made of this unit's own code and proved like every other one, so a wrong map costs
-//! bytes. It does *not* ask whether a body pays: that was decided over all units.
+//! A map says of a shape which functions share a body: those that agree in some columns, by a hash,
+//! and hold one value in the columns of each parameter. Every unit with such a function makes the
+//! body from the function, so that all make the same one. Nothing of the map is trusted: a body is
+//! made of this unit's own code and proved like every other one, so a wrong map costs bytes. It
+//! does *not* ask whether a body pays: that was decided over all units.
 
 use super::super::argument_plan::ArgumentPlan;
 use super::super::judge::{Candidate, Outcomes, body_of_rows};
@@ -45,8 +46,8 @@ impl Shared {
     }
 }
 
-/// The sets of a map for the functions that a plan keeps after identical merging. Walks every function once, and those that share
-/// a parameterised body once more.
+/// The sets of a map for the functions that a plan keeps after identical merging. Walks every
+/// function once, and those that share a parameterised body once more.
 pub(crate) fn matched(
     plan: &Plan,
     encodings: &Encodings,
@@ -154,7 +155,8 @@ impl Search<'_, '_> {
         tables.into_values().collect()
     }
 
-    /// Makes the rows of a table share a body, those that really differ in these parameters only. Returns how many those are.
+    /// Makes the rows of a table share a body, those that really differ in these parameters only.
+    /// Returns how many those are.
     fn share_rows(&mut self, table: &Table, parameters: &[Vec<u32>]) -> usize {
         let parameters: Vec<Parameter> = parameters
             .iter()
@@ -210,8 +212,8 @@ impl Search<'_, '_> {
         rows.len()
     }
 
-    /// Whether a function that equals others would pass a symbol that they may not have named, where another definition can take
-    /// that symbol.
+    /// Whether a function that equals others would pass a symbol that they may not have named,
+    /// where another definition can take that symbol.
     fn passes_for_others(&self, table: &Table, row: u32, parameters: &[Parameter]) -> bool {
         let values = parameters
             .iter()
@@ -228,7 +230,8 @@ impl Search<'_, '_> {
             && values.flat_map(Value::arguments).any(|argument| is_ambiguous(&argument))
     }
 
-    /// The body for some rows, and what becomes of them. `None` if one of them needs a thunk that there is not.
+    /// The body for some rows, and what becomes of them. `None` if one of them needs a thunk that
+    /// there is not.
     fn shared_candidate(
         &mut self,
         table: &Table,
