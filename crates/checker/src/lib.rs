@@ -1,22 +1,25 @@
 //! Proves that one function of Cranelift IR may run in place of another.
 //!
-//! A *claim* says that the code of one function may run wherever another function was called before. A claim is proved
-//! by *simulation*: both functions are walked in step from their entries. Whatever is defined or reached at the same
-//! place is bound to each other, values to values and blocks to blocks, one to one. Every operation must be the same,
-//! its operands must be bound to each other, and every fact that the kept code gives the optimiser must be a fact of
-//! the original, too. Nothing is encoded, hashed or ordered. So the checker fails for other reasons than the canonical
-//! walk of `cranelift-mergefunc` does, of which this crate sees nothing: it depends on Cranelift alone.
+//! A *claim* says that the code of one function may run wherever another function was called
+//! before. A claim is proved by *simulation*: both functions are walked in step from their entries.
+//! Whatever is defined or reached at the same place is bound to each other, values to values and
+//! blocks to blocks, one to one. Every operation must be the same, its operands must be bound to
+//! each other, and every fact that the kept code gives the optimiser must be a fact of the
+//! original, too. Nothing is encoded, hashed or ordered. So the checker fails for other reasons
+//! than the canonical walk of `cranelift-mergefunc` does, of which this crate sees nothing: it
+//! depends on Cranelift alone.
 //!
-//! Where the kept code refers to one function and the original to another, the first must be able to replace the
-//! second: another claim, which is up to the caller ([`Symbols`]). If the caller follows claims until there are no new
-//! ones, all of them hold together, because each rests on places that are equal and on claims that are proved in the
-//! same way (coinduction, as for bisimulations: Park 1981).
+//! Where the kept code refers to one function and the original to another, the first must be able
+//! to replace the second: another claim, which is up to the caller ([`Symbols`]). If the caller
+//! follows claims until there are no new ones, all of them hold together, because each rests on
+//! places that are equal and on claims that are proved in the same way (coinduction, as for
+//! bisimulations: Park 1981).
 //!
-//! It does *not* know units or plans (`cranelift-mergefunc` says which claims a plan makes), does not
-//! verify IR, and does not look at machine code.
+//! It does *not* know units or plans (`cranelift-mergefunc` says which claims a plan makes), does
+//! not verify IR, and does not look at machine code.
 //!
-//! A parameterised body is proved for each of its functions, with the extra arguments of that function: see
-//! `terms`.
+//! A parameterised body is proved for each of its functions, with the extra arguments of that
+//! function: see `terms`.
 //!
 //! | file | what it decides |
 //! |---|---|
@@ -54,8 +57,8 @@ use alloc::vec::Vec;
 use cranelift_codegen::ir::{Endianness, Function, Inst, Signature, UserExternalName};
 use simulation::Simulation;
 
-/// Proves that `kept` may run wherever `original` was called, if every symbol that they refer to may replace itself
-/// and no other symbol.
+/// Proves that `kept` may run wherever `original` was called, if every symbol that they refer to
+/// may replace itself and no other symbol.
 ///
 /// Both functions must be accepted by Cranelift's verifier. Linear in their sizes, up to a
 /// logarithm in the number of alias regions.
@@ -97,8 +100,8 @@ pub struct Claim<'a> {
     pub comparison: Comparison,
     /// Whether `kept` is `original` after rewriting.
     pub own: bool,
-    /// The extra arguments of `kept`. `None` if no function of the unit has extra arguments: then both have the
-    /// same instructions.
+    /// The extra arguments of `kept`. `None` if no function of the unit has extra arguments: then
+    /// both have the same instructions.
     pub extra: Option<&'a [ExtraTerm]>,
 }
 
@@ -108,7 +111,8 @@ impl<'a> Claim<'a> {
         Claim { kept, original, comparison, own: false, extra: None }
     }
 
-    /// Proves the claim, if references to symbols may replace each other as `symbols` says. See [`may_replace`].
+    /// Proves the claim, if references to symbols may replace each other as `symbols` says. See
+    /// [`may_replace`].
     ///
     /// # Errors
     ///
@@ -117,9 +121,10 @@ impl<'a> Claim<'a> {
         Simulation::new(self, symbols).run()
     }
 
-    /// Each instruction of the kept function with the one of the original for which it runs, in the order of the walk, if
-    /// any symbol may replace any other. It proves nothing: of a claim that does not hold, these are the instructions before
-    /// the first that differ. Instructions that one function has alone, and values that are known, are not among them.
+    /// Each instruction of the kept function with the one of the original for which it runs, in the
+    /// order of the walk, if any symbol may replace any other. It proves nothing: of a claim that
+    /// does not hold, these are the instructions before the first that differ. Instructions that
+    /// one function has alone, and values that are known, are not among them.
     pub fn corresponding(&self) -> Vec<(Inst, Inst)> {
         Simulation::new(self, &mut AnySymbols).paired()
     }
@@ -148,7 +153,8 @@ pub trait Symbols {
         original: &UserExternalName,
     ) -> bool;
 
-    /// Whether a call to `kept` with these extra arguments may replace a call to `original` by this signature.
+    /// Whether a call to `kept` with these extra arguments may replace a call to `original` by this
+    /// signature.
     fn extra_may_replace(
         &mut self,
         kept: &UserExternalName,

@@ -1,4 +1,5 @@
-//! The result of checking a plan: the proved claims, or the first false one, with its place and difference.
+//! The result of checking a plan: the proved claims, or the first false one, with its place and
+//! difference.
 
 use core::fmt;
 use cranelift_codegen::ir::{Block, Inst, UserExternalName};
@@ -92,15 +93,18 @@ pub enum Mismatch {
     GlobalValue,
     /// Another user stack map.
     StackMap,
-    /// Debug information differs, and is compared ([`Comparison::debug_info`](crate::Comparison::debug_info)).
+    /// Debug information differs, and is compared
+    /// ([`Comparison::debug_info`](crate::Comparison::debug_info)).
     Metadata,
     /// A value is used that is not defined.
     Undefined,
     /// The kept code declares a callee as colocated, and the original does not.
     Colocated,
-    /// The kept code has an access that may be moved, where it branches by an extra argument to what only other functions do.
+    /// The kept code has an access that may be moved, where it branches by an extra argument to
+    /// what only other functions do.
     Movable,
-    /// The kept code branches by an extra argument around a guard against speculation (`select_spectre_guard`).
+    /// The kept code branches by an extra argument around a guard against speculation
+    /// (`select_spectre_guard`).
     Guard,
 
     /// An eliminated symbol is still referred to.
@@ -123,8 +127,8 @@ pub enum Mismatch {
     Data,
     /// The emitted code of an earlier unit is not equivalent, or has different references.
     Remembered,
-    /// Nothing is remembered of what an earlier unit emitted or eliminated: it was not proved, or not with this
-    /// memory of earlier units.
+    /// Nothing is remembered of what an earlier unit emitted or eliminated: it was not proved, or
+    /// not with this memory of earlier units.
     NotRemembered,
 }
 
@@ -170,8 +174,8 @@ impl Mismatch {
         Mismatch::NotRemembered,
     ];
 
-    /// Whether it is found in two bodies that are walked in step, and not in a plan's entries for symbols,
-    /// addresses and data.
+    /// Whether it is found in two bodies that are walked in step, and not in a plan's entries for
+    /// symbols, addresses and data.
     pub fn is_of_bodies(self) -> bool {
         self < Mismatch::Dangling
     }

@@ -1,18 +1,20 @@
 //! Branches of the kept code by extra arguments.
 //!
-//! The body that several functions share can branch on what follows from its extra arguments: to one of several calls,
-//! any number of branches after one another (callee dispatch), or to the instructions that only some of the functions
-//! have. In a claim it is known which way each branch goes, so the kept code is walked alone along it, as if all were one
-//! block, until the ways join. No other control flow may reach these blocks. Nothing is assumed of the shape of the
-//! branches: a chain, a tree, or anything else of comparisons.
+//! The body that several functions share can branch on what follows from its extra arguments: to
+//! one of several calls, any number of branches after one another (callee dispatch), or to the
+//! instructions that only some of the functions have. In a claim it is known which way each branch
+//! goes, so the kept code is walked alone along it, as if all were one block, until the ways join.
+//! No other control flow may reach these blocks. Nothing is assumed of the shape of the branches: a
+//! chain, a tree, or anything else of comparisons.
 //!
-//! The path that is followed alone is the one that the code takes: where the ways join (`joins`) only decides
-//! which instructions are compared.
+//! The path that is followed alone is the one that the code takes: where the ways join (`joins`)
+//! only decides which instructions are compared.
 //!
-//! To the code generator, the body is one function: it may run an instruction of a way that the function does not take, and a
-//! processor may do so speculatively. So the ways that are not taken are read as well ([`Simulation::untaken`]). Nothing
-//! there may be moved to where the function runs it. And no branch on an extra argument may lead around a guard
-//! against speculation: a guard is on all ways, and no ways join with different values that come from guards.
+//! To the code generator, the body is one function: it may run an instruction of a way that the
+//! function does not take, and a processor may do so speculatively. So the ways that are not taken
+//! are read as well ([`Simulation::untaken`]). Nothing there may be moved to where the function
+//! runs it. And no branch on an extra argument may lead around a guard against speculation: a guard
+//! is on all ways, and no ways join with different values that come from guards.
 
 use super::Claim;
 use super::constants::Known;
@@ -26,8 +28,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::EntitySet;
 
-/// Where the kept code is alone: for each branch that was followed and whose ways have not joined, the block where they
-/// do, if there is one.
+/// Where the kept code is alone: for each branch that was followed and whose ways have not joined,
+/// the block where they do, if there is one.
 #[derive(Default)]
 pub(crate) struct Selected(Vec<Option<Block>>);
 
@@ -39,8 +41,8 @@ impl Selected {
 }
 
 impl Simulation<'_> {
-    /// The block in which the kept code continues alone, if its next instruction has no counterpart because it branches
-    /// by an extra argument or goes to where such ways join.
+    /// The block in which the kept code continues alone, if its next instruction has no counterpart
+    /// because it branches by an extra argument or goes to where such ways join.
     pub(crate) fn walk_kept_only(
         &mut self,
         kept: Inst,
@@ -57,9 +59,10 @@ impl Simulation<'_> {
                 let Some(bits) = self.terms[0].selected(a, arg) else {
                     return Ok(None);
                 };
-                // A branch of the original on a constant for which an extra argument is passed. On a constant alone, it is
-                // a jump in the kept code, unless branches are compared as written, or the constant is none that counts
-                // as known, such as the bits of a float.
+                // A branch of the original on a constant for which an extra argument is passed. On
+                // a constant alone, it is a jump in the kept code, unless branches are compared as
+                // written, or the constant is none that counts as known, such as the bits of a
+                // float.
                 let selects = self.terms[0].is_passed(a, arg) && self.folds_branches();
                 if let I::Brif { opcode: _, arg: other, blocks: _ } = b.dfg.insts[original]
                     && let Some(term @ Term::Bits(..)) = self.terms[1].get(b, other)
@@ -105,20 +108,22 @@ impl Simulation<'_> {
             let term = self.terms[0].behind(a, value).ok_or(Mismatch::Undefined)?;
             let same_type = term.ty() == a.dfg.value_type(param);
             require(same_type, Mismatch::BlockParams)?;
-            // The parameter is an alias of the value that is passed on this way, and extra arguments select the way.
+            // The parameter is an alias of the value that is passed on this way, and extra
+            // arguments select the way.
             self.terms[0].set_selected(param, term);
         }
         Ok(block)
     }
 
-    /// Reads what the kept code has on the ways that were not taken, after all others. Linear in the size of the kept
-    /// function; with guards, times the depth of its loops.
+    /// Reads what the kept code has on the ways that were not taken, after all others. Linear in
+    /// the size of the kept function; with guards, times the depth of its loops.
     pub(crate) fn untaken(&mut self) -> Checked {
         let Claim { kept: a, extra, .. } = *self.claim;
         if extra.is_none_or(|extra| extra.is_empty()) {
             return Ok(());
         }
-        // Branches that always go one way, whatever is passed, are jumps to the code generator as well.
+        // Branches that always go one way, whatever is passed, are jumps to the code generator as
+        // well.
         let mut known = Known::default();
         let mut reached: EntitySet<Block> = EntitySet::new();
         let mut blocks: Vec<Block> = a.layout.entry_block().into_iter().collect();

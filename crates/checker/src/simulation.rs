@@ -1,10 +1,10 @@
 //! The walk of two functions in step.
 //!
-//! It starts from the two entries and visits every pair of blocks that control flow reaches, and then the pairs
-//! whose address is taken without control flow to them. Blocks are bound when control flow is first seen to reach
-//! both, values when both are defined. Blocks are visited in the order in which they are bound: a dominator comes
-//! before the blocks that it dominates, since every path to those leads over it, so in verified IR an operand is
-//! bound before it is used.
+//! It starts from the two entries and visits every pair of blocks that control flow reaches, and
+//! then the pairs whose address is taken without control flow to them. Blocks are bound when
+//! control flow is first seen to reach both, values when both are defined. Blocks are visited in
+//! the order in which they are bound: a dominator comes before the blocks that it dominates, since
+//! every path to those leads over it, so in verified IR an operand is bound before it is used.
 
 use super::constants::Known;
 use super::joins::Joins;
@@ -138,7 +138,8 @@ impl<'a> Simulation<'a> {
         Ok(*self.recorder.take().expect("was asked for"))
     }
 
-    /// Walks both functions; returns the instructions that were compared with each other, up to the first that differ.
+    /// Walks both functions; returns the instructions that were compared with each other, up to the
+    /// first that differ.
     pub fn paired(mut self) -> Vec<(Inst, Inst)> {
         self.pairs = Some(Vec::new());
         let _ = self.walk();
@@ -189,8 +190,8 @@ impl<'a> Simulation<'a> {
         require(exist && free && self.bound.blocks.bind(kept, original), Mismatch::Target)
     }
 
-    /// Control flow reaches a block of the kept function that is walked as part of the block before, and that
-    /// nothing else may reach.
+    /// Control flow reaches a block of the kept function that is walked as part of the block
+    /// before, and that nothing else may reach.
     pub fn follow_kept_only(&mut self, kept: Block) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
         let free = self.bound.blocks.original[kept].is_none() && !self.reached.alone.contains(kept);
@@ -334,9 +335,9 @@ impl<'a> Simulation<'a> {
 
     /// Two accesses with these regions.
     ///
-    /// In Cranelift two accesses of different regions do not alias, and a load without a region is assumed not to
-    /// alias a store that has one. So regions that the kept code distinguishes must be distinct in the original,
-    /// too, and a region keeps the embedder's id.
+    /// In Cranelift two accesses of different regions do not alias, and a load without a region is
+    /// assumed not to alias a store that has one. So regions that the kept code distinguishes must
+    /// be distinct in the original, too, and a region keeps the embedder's id.
     pub fn regions(&mut self, kept: Option<AliasRegion>, original: Option<AliasRegion>) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
         let user_id = |func: &Function, region: AliasRegion| func.dfg.alias_regions[region].user_id;
@@ -461,7 +462,8 @@ impl<'a> Simulation<'a> {
         self.metadata(kept, original)
     }
 
-    /// The target of an instruction that always goes one way: a jump, or a branch that amounts to one.
+    /// The target of an instruction that always goes one way: a jump, or a branch that amounts to
+    /// one.
     pub(crate) fn only_way(&self, side: usize, inst: Inst) -> Option<BlockCall> {
         let func = [self.claim.kept, self.claim.original][side];
         match &func.dfg.insts[inst] {
@@ -577,8 +579,8 @@ fn effects(func: &Function, block: Block) -> impl Iterator<Item = Inst> + '_ {
     insts.filter(|&inst| func.dfg.insts[inst].opcode() != Opcode::Nop)
 }
 
-/// The value that `value` is an alias of, if it is one. A value that was deleted, or was left out of a numbering,
-/// has no type.
+/// The value that `value` is an alias of, if it is one. A value that was deleted, or was left out
+/// of a numbering, has no type.
 pub(crate) fn resolve(dfg: &DataFlowGraph, value: Value) -> Option<Value> {
     let is_value = dfg.value_is_valid(value) && dfg.value_type(value) != types::INVALID;
     is_value.then(|| dfg.resolve_aliases(value))

@@ -80,8 +80,8 @@ pub(crate) fn headers(simulation: &mut Simulation<'_>) -> Checked {
     }
 }
 
-/// The parameters for extra arguments, behind `others` other parameters. Narrow integers that may be on the stack are
-/// extended.
+/// The parameters for extra arguments, behind `others` other parameters. Narrow integers that may
+/// be on the stack are extended.
 fn extra_parameters(
     others: usize,
     types: impl Iterator<Item = Type>,

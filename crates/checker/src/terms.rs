@@ -1,10 +1,11 @@
 //! Known values, where calls pass extra arguments.
 //!
-//! A parameterised body has parameters where its functions have constants and references, so the two cannot be
-//! walked instruction by instruction. The extra arguments are known: in each claim an extra argument is a constant,
-//! or the address of a symbol. So such values, and what is computed from them in order to use them in place of the
-//! constants and references, are not bound to values of the original. They are evaluated on both sides in the same
-//! way, and compared where they are used. Everything else is bound as usual.
+//! A parameterised body has parameters where its functions have constants and references, so the
+//! two cannot be walked instruction by instruction. The extra arguments are known: in each claim an
+//! extra argument is a constant, or the address of a symbol. So such values, and what is computed
+//! from them in order to use them in place of the constants and references, are not bound to values
+//! of the original. They are evaluated on both sides in the same way, and compared where they are
+//! used. Everything else is bound as usual.
 
 use super::simulation::resolve;
 use super::tables::user_symbol;
@@ -29,8 +30,8 @@ pub(crate) enum Term {
 pub(crate) enum Base {
     Value(Value),
     Slot(StackSlot),
-    /// And whether the reference itself is to a place behind the symbol: with an offset that is added to an address, code
-    /// refers to the symbol.
+    /// And whether the reference itself is to a place behind the symbol: with an offset that is
+    /// added to an address, code refers to the symbol.
     Symbol(UserExternalName, bool),
 }
 
@@ -57,7 +58,8 @@ impl Term {
     }
 }
 
-/// An extra argument, in place of a constant or a reference: what a claim about a parameterised body depends on.
+/// An extra argument, in place of a constant or a reference: what a claim about a parameterised
+/// body depends on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExtraTerm(Content);
 
@@ -177,8 +179,8 @@ impl Terms {
         Some(self.known[original].clone().unwrap_or(Term::Behind(ty, Base::Value(original), 0)))
     }
 
-    /// Records the value that `inst` computes, if that is all the instruction does: then it has no counterpart.
-    /// `constants` are those that exist.
+    /// Records the value that `inst` computes, if that is all the instruction does: then it has no
+    /// counterpart. `constants` are those that exist.
     pub fn learn(&mut self, func: &Function, inst: Inst, constants: &EntitySet<Constant>) -> bool {
         let &[result] = func.dfg.inst_results(inst) else {
             return false;
@@ -256,8 +258,8 @@ impl Terms {
                         let by_lanes = from.lane_count() != ty.lane_count();
                         (!by_lanes || is_little(func, *flags)).then_some(Term::Bits(ty, *bits))
                     }
-                    // An address that is passed as a float, in one lane. Anything else is computed from a value, on both
-                    // sides.
+                    // An address that is passed as a float, in one lane. Anything else is computed
+                    // from a value, on both sides.
                     Term::Behind(from, base @ Base::Symbol(..), offset) => {
                         let whole = from.bits() == ty.bits() && !ty.is_vector();
                         whole.then(|| Term::Behind(ty, base.clone(), *offset))

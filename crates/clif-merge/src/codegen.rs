@@ -104,7 +104,8 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Refused {
-    /// The error of a program that cannot go on: at the instruction that Cranelift names, or else at the function.
+    /// The error of a program that cannot go on: at the instruction that Cranelift names, or else
+    /// at the function.
     pub fn into_error(self, unit: &Unit, sources: &[Source], isa: &dyn TargetIsa) -> anyhow::Error {
         let Refused { function, error } = &self;
         let given = &unit.given[*function];
@@ -168,8 +169,8 @@ impl RefusedBody {
 /// How many of the other functions an error names that share a body.
 const MAX_NAMED: usize = 3;
 
-/// The error for a body of these functions that cannot be compiled: the one of the first function that cannot be
-/// compiled either, as [`Refused`], or else a [`RefusedBody`].
+/// The error for a body of these functions that cannot be compiled: the one of the first function
+/// that cannot be compiled either, as [`Refused`], or else a [`RefusedBody`].
 pub fn refused_body(
     unit: &Unit,
     isa: &dyn TargetIsa,
@@ -186,8 +187,9 @@ pub fn refused_body(
     }
 }
 
-/// The instruction of a function that a message of Cranelift quotes: `inst3 (v1 = ...)` or, in back quotes, its text
-/// alone. The numbers of a function that was changed since it was read are not its own; then the text differs, too.
+/// The instruction of a function that a message of Cranelift quotes: `inst3 (v1 = ...)` or, in back
+/// quotes, its text alone. The numbers of a function that was changed since it was read are not its
+/// own; then the text differs, too.
 fn quoted(func: &Function, message: &str) -> Option<Inst> {
     let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
     let is_quoted = |inst: &Inst| {
@@ -257,7 +259,8 @@ mod tests {
     use clif_unit::unit::{Reading, Source, parse_unit};
     use clif_unit::verify::Verifier;
 
-    /// A new body that cannot be compiled was an error without a function, a place and anything to do about it.
+    /// A new body that cannot be compiled was an error without a function, a place and anything to
+    /// do about it.
     #[test]
     fn a_body_that_cannot_be_compiled_names_its_functions() {
         let text =

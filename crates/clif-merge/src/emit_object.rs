@@ -2,9 +2,9 @@
 //!
 //! Functions and data objects of the unit are defined in a [`MergingModule`], as any front end
 //! would, under identifiers in the order of their symbols, so that representatives are chosen as in
-//! text. For comparison, they can be defined without it. References to what the unit does not define
-//! become undefined symbols. A thunk of the text is defined as a jump; an alias of the text, of a function or
-//! a data object, gets the place of its target in the end. ELF objects have unwind
+//! text. For comparison, they can be defined without it. References to what the unit does not
+//! define become undefined symbols. A thunk of the text is defined as a jump; an alias of the text,
+//! of a function or a data object, gets the place of its target in the end. ELF objects have unwind
 //! information; none have debug information.
 
 #![expect(clippy::result_large_err, reason = "the errors are those of cranelift-module")]
@@ -31,7 +31,7 @@ use cranelift_mergefunc::thunk::{OptimizeFor, ThunkReloc};
 use cranelift_mergefunc::units::SharingMap;
 use cranelift_mergefunc::{Disposition, Linkage, Reason, Stats, Target, cranelift_codegen};
 use cranelift_mergefunc_module::{
-    ObjectFixups, BackEnd, CompiledFunction, MergingModule, ModuleOptions, ModuleStats,
+    BackEnd, CompiledFunction, MergingModule, ModuleOptions, ModuleStats, ObjectFixups,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleRelocTarget,
@@ -100,8 +100,8 @@ pub struct Outcome {
     pub stats: ModuleStats,
     /// Counters of the pass.
     pub pass: Stats,
-    /// If they were asked for: functions, then data objects, each in the order of the unit: symbol, disposition,
-    /// representative, reason, what the source calls it.
+    /// If they were asked for: functions, then data objects, each in the order of the unit: symbol,
+    /// disposition, representative, reason, what the source calls it.
     pub rows: Option<Vec<[String; 5]>>,
     /// If they were asked for: all functions as linkers know them.
     pub functions: Option<Vec<LinkedFunction>>,
@@ -114,7 +114,8 @@ pub struct Outcome {
 pub struct Frames {
     /// The table of all frames.
     pub written: WrittenFrames,
-    /// How many bytes the part takes that an engine would keep, whose code has line tables of its own.
+    /// How many bytes the part takes that an engine would keep, whose code has line tables of its
+    /// own.
     pub compact_bytes: u64,
 }
 
@@ -137,7 +138,8 @@ pub struct Request {
 ///
 /// # Errors
 ///
-/// Functions that cannot be compiled, as [`Refused`], and relocations that the object format does not have.
+/// Functions that cannot be compiled, as [`Refused`], and relocations that the object format does
+/// not have.
 pub fn emit(unit: &Unit, request: Request, isa: &OwnedTargetIsa, jobs: &Jobs) -> Result<Object> {
     let Request { options, map, unwind, dispositions, functions_of } = request;
     let name = functions_of.as_deref().unwrap_or("clif-merge");
@@ -333,8 +335,8 @@ fn reason_to_keep(attributes: &DataAttributes) -> Reason {
     }
 }
 
-/// The error for a panic while functions were emitted. The function that caused it is not known, so all of them
-/// are compiled once more, one by one.
+/// The error for a panic while functions were emitted. The function that caused it is not known, so
+/// all of them are compiled once more, one by one.
 fn of_panic(unit: &Unit, isa: &OwnedTargetIsa, panic: String) -> anyhow::Error {
     let mut compiler = Compiler::new(&**isa);
     for (index, (func, given)) in unit.functions.iter().zip(&unit.given).enumerate() {
@@ -483,9 +485,9 @@ fn declare_data(unit: &Unit, module: &mut dyn Module, ids: &mut Ids) -> Result<V
     Ok(data)
 }
 
-/// Names everything that `func` refers to as the module does. A symbol that the unit does not define is
-/// declared as an import: of a function if it is one for `func`, otherwise of data. The first use
-/// decides, which is right for all: an undefined symbol is but a name.
+/// Names everything that `func` refers to as the module does. A symbol that the unit does not
+/// define is declared as an import: of a function if it is one for `func`, otherwise of data. The
+/// first use decides, which is right for all: an undefined symbol is but a name.
 fn rename(unit: &Unit, module: &mut dyn Module, ids: &mut Ids, func: &mut Function) -> Result<()> {
     for index in 0..func.params.user_named_funcs().len() {
         let name_ref = UserExternalNameRef::new(index);
@@ -601,7 +603,8 @@ fn define(
     Ok(())
 }
 
-/// Defines everything where it must be, functions without unwind information and compiled by several threads.
+/// Defines everything where it must be, functions without unwind information and compiled by
+/// several threads.
 fn define_compiled(
     unit: &Unit,
     module: &mut ObjectModule,
@@ -713,7 +716,8 @@ fn place_aliases(unit: &Unit, product: &mut ObjectProduct, ids: &Ids) {
     }
 }
 
-/// Refuses an alias of the text whose target was merged away: it would get an address where there is no code.
+/// Refuses an alias of the text whose target was merged away: it would get an address where there
+/// is no code.
 fn check_aliases(unit: &Unit, module: &MergingModule<ObjectModule>, ids: &Ids) -> Result<()> {
     let functions = unit.given.iter().filter_map(|given| match &given.became {
         Some((Became::Alias, target)) => Some((&given.symbol, target)),

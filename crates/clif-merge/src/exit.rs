@@ -21,9 +21,9 @@ use std::process::ExitCode;
 pub enum Exit {
     /// Everything that was requested is done.
     Done,
-    /// The input cannot be used: an unreadable or unwritable path, malformed CLIF or WebAssembly, a function
-    /// that the back end cannot compile, a pattern of names that matches no function, a unit for which there
-    /// is not enough memory, a failed filetest.
+    /// The input cannot be used: an unreadable or unwritable path, malformed CLIF or WebAssembly, a
+    /// function that the back end cannot compile, a pattern of names that matches no function, a
+    /// unit for which there is not enough memory, a failed filetest.
     Input,
     /// The command line cannot be understood. Clap ends with the same code.
     Usage,

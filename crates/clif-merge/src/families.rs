@@ -1,5 +1,6 @@
-//! The part of a report about families: functions that the source writes once, such as all instances of a generic
-//! function. And about near misses: functions that could share a body, and do not.
+//! The part of a report about families: functions that the source writes once, such as all
+//! instances of a generic function. And about near misses: functions that could share a body, and
+//! do not.
 //!
 //! Names of the source define families; nothing depends on them.
 
@@ -24,7 +25,8 @@ pub struct Family {
     pub merged: usize,
     /// Bytes of their code before merging.
     pub before: u64,
-    /// Bytes that merging saves; bodies that are new are counted with the first function that they are for.
+    /// Bytes that merging saves; bodies that are new are counted with the first function that they
+    /// are for.
     pub saved: i64,
 }
 
@@ -47,10 +49,11 @@ pub struct NearMiss {
     /// The stable id of the rule of their first difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_difference: Option<String>,
-    /// Bytes of code of all of them but the largest, or, of two that only begin with the same opcodes, of as much of the
-    /// smaller one: what is at stake.
+    /// Bytes of code of all of them but the largest, or, of two that only begin with the same
+    /// opcodes, of as much of the smaller one: what is at stake.
     pub at_stake: u64,
-    /// Bytes that one body for all would save, as far as that is known. Negative if it would take more.
+    /// Bytes that one body for all would save, as far as that is known. Negative if it would take
+    /// more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub would_save: Option<i64>,
 }
@@ -60,8 +63,9 @@ fn family_of(names: &Names, plan: &Plan, function: FunctionIndex) -> Option<Stri
     names.of_source(plan.entry(function).symbol()).map(|name| family(&name))
 }
 
-/// The families that save most, the largest first; of equal ones the first by name. Only families of several functions, of
-/// which something was merged; functions that the source does not name have none.
+/// The families that save most, the largest first; of equal ones the first by name. Only families
+/// of several functions, of which something was merged; functions that the source does not name
+/// have none.
 pub fn families(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut add = |of: FunctionIndex, function: FunctionIndex, is_own: bool| {
@@ -139,7 +143,8 @@ pub fn near_misses(plan: &Plan, decisions: &[Decision], rows: usize) -> Vec<Near
     };
     let mut pairs: Vec<(u64, [FunctionIndex; 2])> = (0..plan.added()).filter_map(pair).collect();
     pairs.sort_by_key(|&(at_stake, _)| std::cmp::Reverse(at_stake));
-    // Each function is in one pair at most: of a hundred that resemble each other, not all are listed.
+    // Each function is in one pair at most: of a hundred that resemble each other, not all are
+    // listed.
     let mut listed = HashSet::new();
     for (at_stake, pair) in pairs {
         if at_stake > 0 && pair.iter().all(|function| !listed.contains(function)) {

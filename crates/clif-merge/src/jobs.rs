@@ -1,7 +1,7 @@
 //! Work on several functions at a time.
 //!
-//! The results do not depend on the number of threads: they are in the order of the work. Messages and files
-//! come from them, so they do not, either.
+//! The results do not depend on the number of threads: they are in the order of the work. Messages
+//! and files come from them, so they do not, either.
 
 use crate::STACK_BYTES;
 use anyhow::{Context as _, Result};
@@ -17,8 +17,8 @@ use std::sync::{Mutex, PoisonError};
 pub struct JobsArg {
     /// Work on N functions at a time; without this option, one for each processor
     ///
-    /// The output does not depend on it, but for the times that are printed: they are wall-clock times with N
-    /// jobs, with and without merging.
+    /// The output does not depend on it, but for the times that are printed: they are wall-clock
+    /// times with N jobs, with and without merging.
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }

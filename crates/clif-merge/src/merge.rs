@@ -1,7 +1,7 @@
 //! `clif-merge merge`: the merged unit as CLIF.
 //!
-//! Reads a unit, merges, writes text. This module also has the messages of other subcommands about a merged
-//! unit: one line, and the table of the dispositions.
+//! Reads a unit, merges, writes text. This module also has the messages of other subcommands about
+//! a merged unit: one line, and the table of the dispositions.
 
 use crate::args::{Common, Input, ReadUnit};
 use crate::check::check;
@@ -210,8 +210,8 @@ fn rows(unit: &Unit, merged: &Merged) -> Vec<[String; 5]> {
     functions.chain(data).collect()
 }
 
-/// Prints the disposition of each function and data object: its name, the disposition, the representative, the reason, and
-/// what the source calls it, if that is known of any.
+/// Prints the disposition of each function and data object: its name, the disposition, the
+/// representative, the reason, and what the source calls it, if that is known of any.
 pub fn eprint_table(lines: &[[String; 5]]) {
     let heading = ["function", "disposition", "representative", "reason", "in the source"];
     let known = lines.iter().any(|[.., source]| !source.is_empty());

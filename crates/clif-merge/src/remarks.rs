@@ -1,7 +1,7 @@
 //! `clif-merge remarks`: every decision about a unit, a line or a record each.
 //!
-//! It renders the table of decisions: for a person, as JSON lines, and as LLVM's optimisation remarks in YAML, which
-//! `opt-viewer` and other tools read. It decides nothing.
+//! It renders the table of decisions: for a person, as JSON lines, and as LLVM's optimisation
+//! remarks in YAML, which `opt-viewer` and other tools read. It decides nothing.
 
 use crate::args::{Common, Input};
 use crate::decisions::decide::{Decided, decide};
@@ -21,8 +21,9 @@ use std::process::ExitCode;
 
 /// Print what was decided about each function and data object, and why
 ///
-/// A decision is 'passed' if a body was given up, 'missed' if something was kept that equals or resembles another
-/// one, and 'analysis' otherwise. Each has its rule, and what was missed the first difference from another function.
+/// A decision is 'passed' if a body was given up, 'missed' if something was kept that equals or
+/// resembles another one, and 'analysis' otherwise. Each has its rule, and what was missed the
+/// first difference from another function.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = long_help())]
 pub struct Opts {
@@ -255,7 +256,8 @@ fn location(file: &str, line: usize) -> String {
     format!("{{ File: {}, Line: {line}, Column: 0 }}", scalar(file))
 }
 
-/// A scalar in single quotes, as LLVM writes them, or in double quotes with the escapes of JSON, which YAML has too.
+/// A scalar in single quotes, as LLVM writes them, or in double quotes with the escapes of JSON,
+/// which YAML has too.
 fn scalar(text: &str) -> String {
     match text.contains(char::is_control) {
         true => serde_json::Value::from(text).to_string(),
@@ -263,7 +265,8 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// A decision as LLVM's remarks have it (`llvm::yaml`, "YAML remarks", version 0): a document of its own.
+/// A decision as LLVM's remarks have it (`llvm::yaml`, "YAML remarks", version 0): a document of
+/// its own.
 fn yaml(decision: &Decision, known: &Known<'_>) -> String {
     let tag = match decision.kind {
         Kind::Passed => "Passed",

@@ -1,8 +1,9 @@
 //! `clif-merge report`: what merging a unit saves and costs.
 //!
-//! Counts functions and data objects by disposition, compiles the unit before and after merging for each
-//! target, and takes the time of each step. The structs that are written as JSON are only that:
-//! fields are added to them, and neither removed nor given another meaning, while `schema` is 1.
+//! Counts functions and data objects by disposition, compiles the unit before and after merging for
+//! each target, and takes the time of each step. The structs that are written as JSON are only
+//! that: fields are added to them, and neither removed nor given another meaning, while `schema` is
+//! 1.
 
 use crate::args::{General, Input, Pass, Targets};
 use crate::check::check;
@@ -123,8 +124,8 @@ pub struct Report {
     /// Bytes of native code for each target that was measured, by its name.
     #[serde(serialize_with = "by_target")]
     pub native: Vec<Native>,
-    /// The target that the plan and the times are for: the first one of this machine's architecture,
-    /// or the first of all.
+    /// The target that the plan and the times are for: the first one of this machine's
+    /// architecture, or the first of all.
     pub host: String,
     /// How many functions were compiled at a time.
     pub jobs: usize,
@@ -132,10 +133,11 @@ pub struct Report {
     pub seconds: Seconds,
     /// The classes that save most, on the host's architecture.
     pub largest: Vec<Class>,
-    /// The families of functions that save most, on the host's architecture, if the source names functions.
+    /// The families of functions that save most, on the host's architecture, if the source names
+    /// functions.
     pub families: Vec<Family>,
-    /// Functions that share no body although they differ in little, those with most bytes at stake first, on the host's
-    /// architecture.
+    /// Functions that share no body although they differ in little, those with most bytes at stake
+    /// first, on the host's architecture.
     pub near_misses: Vec<NearMiss>,
     /// Functions that differ only in constants and references, on the host's architecture.
     pub similar: Similar,
@@ -335,7 +337,8 @@ pub struct Seconds {
 /// A class of equal functions, or a set of similar ones, of which some were merged.
 #[derive(Debug, Default, Serialize)]
 pub struct Class {
-    /// The name of the function whose body is kept. If that is new, of the first for which it was made.
+    /// The name of the function whose body is kept. If that is new, of the first for which it was
+    /// made.
     pub representative: String,
     /// The name of that function alone.
     #[serde(skip)]
@@ -438,7 +441,8 @@ pub struct Measured<'a> {
 ///
 /// # Errors
 ///
-/// Units that cannot be read or compiled, with `--verify` errors in the result, and errors of `finish`.
+/// Units that cannot be read or compiled, with `--verify` errors in the result, and errors of
+/// `finish`.
 pub fn measure<R>(task: &Task<'_>, finish: impl FnOnce(Measured<'_>) -> Result<R>) -> Result<R> {
     let Task { input, pass, isas, rows, repeat, aliases, jobs, general } = *task;
     let mut start = Instant::now();
@@ -567,7 +571,8 @@ fn by_reason(reasons: impl Iterator<Item = Reason>) -> Vec<(&'static str, usize)
 fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
     let mut classes: BTreeMap<u32, (Option<FunctionIndex>, Class)> = BTreeMap::new();
     for (function, entry) in plan.entries() {
-        // Functions with extra arguments are counted with their parameterised body, whatever class they were of.
+        // Functions with extra arguments are counted with their parameterised body, whatever class
+        // they were of.
         let extra = !entry.extra_arguments().is_empty();
         let to = entry.disposition().representative().filter(|_| extra);
         let group = to.map_or(entry.class(), |to| plan.entry(to).class());

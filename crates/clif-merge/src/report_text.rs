@@ -1,4 +1,5 @@
-//! The report for a person: the answer first, then what saved most, what could still, what it costs.
+//! The report for a person: the answer first, then what saved most, what could still, what it
+//! costs.
 //!
 //! It renders what `report` has measured, and measures nothing.
 

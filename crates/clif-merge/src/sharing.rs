@@ -1,8 +1,8 @@
-//! The explanation of a sharing map: which functions of which units share bodies, and why two functions of different units do
-//! or do not.
+//! The explanation of a sharing map: which functions of which units share bodies, and why two
+//! functions of different units do or do not.
 //!
-//! It knows what summaries say. It does *not* read code: for functions of different shapes, the rest of the answer is
-//! `clif-merge why` of the units as text.
+//! It knows what summaries say. It does *not* read code: for functions of different shapes, the
+//! rest of the answer is `clif-merge why` of the units as text.
 
 use crate::args::SimilarPolicy;
 use crate::table::thousands;
@@ -132,8 +132,8 @@ pub fn is_summary(path: &PathBuf) -> bool {
     file.is_ok_and(|mut file| file.read_exact(&mut head).is_ok()) && head == *b"CLIFSUMS"
 }
 
-/// The function that a name means: `SYMBOL` or `UNIT:SYMBOL`, where a `%` may be left out. A symbol of which several units
-/// have a function needs the unit.
+/// The function that a name means: `SYMBOL` or `UNIT:SYMBOL`, where a `%` may be left out. A symbol
+/// of which several units have a function needs the unit.
 fn find(name: &str, summaries: &[Summaries<'_>]) -> Result<UnitSummary> {
     let mut found: Vec<UnitSummary> = Vec::new();
     for summaries in summaries {
@@ -186,8 +186,8 @@ impl Shape {
     }
 }
 
-/// The decisions about the functions of the shapes of two functions, each of which has its shape; `None` for one whose shape
-/// no other function has. Combines all summaries once.
+/// The decisions about the functions of the shapes of two functions, each of which has its shape;
+/// `None` for one whose shape no other function has. Combines all summaries once.
 fn shapes_of(
     two: [&UnitSummary; 2],
     summaries: &[Summaries<'_>],

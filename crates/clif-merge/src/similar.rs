@@ -47,8 +47,9 @@ impl Sums {
     }
 }
 
-/// Bytes of code that merging similar functions saves, on the architecture of these sizes: all bytes saved,
-/// except those of functions that are equal to another one. The cost of passing extra arguments is subtracted.
+/// Bytes of code that merging similar functions saves, on the architecture of these sizes: all
+/// bytes saved, except those of functions that are equal to another one. The cost of passing extra
+/// arguments is subtracted.
 pub fn saved(plan: &Plan, sizes: &Sizes) -> i64 {
     let sets = plan.similar_sets().iter().filter(|set| set.body.is_some());
     let similar: BTreeSet<FunctionIndex> =

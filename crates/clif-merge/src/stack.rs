@@ -1,8 +1,9 @@
 //! The frames of a stack of a linked image: to which functions, of which units, they belong.
 //!
 //! Each unit says which functions its code runs and calls, by the names that linkers know
-//! (`cranelift_mergefunc::explain::FrameTable`). Here the names of all units become one program: a call of a symbol that another
-//! unit defines is a call of the function there, and code that units share is code of the functions of all of them.
+//! (`cranelift_mergefunc::explain::FrameTable`). Here the names of all units become one program: a
+//! call of a symbol that another unit defines is a call of the function there, and code that units
+//! share is code of the functions of all of them.
 //!
 //! It does *not* walk a stack.
 
@@ -98,8 +99,9 @@ pub struct Candidate<'a> {
 /// A frame, and the functions to which it can belong: none, if it is not of code of the units.
 pub type Frame<'a> = (u64, Vec<Candidate<'a>>);
 
-/// To which functions the frames of a stack belong, innermost first, without those of thunks. The first address is that of the
-/// instruction that trapped, or a return address as all others. `units` are those of the map, in its order.
+/// To which functions the frames of a stack belong, innermost first, without those of thunks. The
+/// first address is that of the instruction that trapped, or a return address as all others.
+/// `units` are those of the map, in its order.
 ///
 /// # Errors
 ///
@@ -149,7 +151,8 @@ impl Program<'_> {
                 let Some(code) = frames.code.iter().position(|own| own == name) else { continue };
                 let place = Place { offset, is_return };
                 let mut found = frames.table.level(code, place)?;
-                // Of a stack that begins in code of others, the innermost address is a return address, too.
+                // Of a stack that begins in code of others, the innermost address is a return
+                // address, too.
                 if !is_return && found.running.iter().all(|at| at.location.is_none()) {
                     found = frames.table.level(code, Place { is_return: true, ..place })?;
                 }

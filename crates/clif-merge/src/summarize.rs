@@ -19,10 +19,11 @@ use std::process::ExitCode;
 
 /// Write a summary of a unit, for merging across units
 ///
-/// A program is compiled as several units, which share function bodies: 'summarize' each unit, 'combine' all
-/// summaries to a sharing map, and 'compile --map' each unit. Targets, settings and --compare-debug-info must be the same
-/// in all three steps. The summary has no code: of each function a digest of its shape, its constants and what it
-/// refers to, and a predicted size. The same unit gives the same bytes.
+/// A program is compiled as several units, which share function bodies: 'summarize' each unit,
+/// 'combine' all summaries to a sharing map, and 'compile --map' each unit. Targets, settings and
+/// --compare-debug-info must be the same in all three steps. The summary has no code: of each
+/// function a digest of its shape, its constants and what it refers to, and a predicted size. The
+/// same unit gives the same bytes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {

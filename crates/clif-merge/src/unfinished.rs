@@ -1,4 +1,5 @@
-//! Unfinished output that must not be left behind: a file that is half written, and a directory of temporary files.
+//! Unfinished output that must not be left behind: a file that is half written, and a directory of
+//! temporary files.
 //!
 //! When a signal asks the program to end (`SIGINT`, `SIGTERM`), this is the only clean-up.
 //! On systems other than Unix, they stay where they are when the program is ended.
@@ -49,8 +50,8 @@ pub fn finished() {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).file = None;
 }
 
-/// A directory for temporary files, which is removed with all that is in it when it is dropped, or when a signal ends
-/// the program before. There is one at a time.
+/// A directory for temporary files, which is removed with all that is in it when it is dropped, or
+/// when a signal ends the program before. There is one at a time.
 #[derive(Debug)]
 pub struct Directory(TempDir);
 
@@ -99,8 +100,8 @@ fn remove_directory(path: &Path) {
 /// The action of a signal instead of ending the program.
 static AT_SIGNAL: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
-/// From now on, signals that ask the program to end call `end`, which makes it end by itself. Only where there are such
-/// signals, and once for a program.
+/// From now on, signals that ask the program to end call `end`, which makes it end by itself. Only
+/// where there are such signals, and once for a program.
 pub fn end_with(end: Box<dyn Fn() + Send + Sync>) {
     heed_signals();
     let _ = AT_SIGNAL.set(end);
@@ -132,8 +133,8 @@ fn heed_signals() {
                     end();
                     continue;
                 }
-                // The parent process learns which signal ended the program. The lock is not released,
-                // so that nothing else is begun.
+                // The parent process learns which signal ended the program. The lock is not
+                // released, so that nothing else is begun.
                 let _ = emulate_default_handler(signal);
             }
         });

@@ -1,5 +1,5 @@
-//! `clif-merge why`: why two functions or two data objects merged, or did not; for one, which others
-//! resemble it.
+//! `clif-merge why`: why two functions or two data objects merged, or did not; for one, which
+//! others resemble it.
 //!
 //! Two functions: the first difference, with carets under it in both listings, and the rule that
 //! makes it matter. Where they differ only in references, it says which pair to ask about
@@ -35,8 +35,8 @@ use std::process::ExitCode;
 /// Explain why two functions or data objects merged or did not, or which others resemble one
 ///
 /// The last one or two arguments are names of functions, or of data objects, such as %f or u0:1;
-/// what stands before them is the unit. Of summaries, they are functions of different units, such as f or
-/// UNIT:f: why they share a body or do not.
+/// what stands before them is the unit. Of summaries, they are functions of different units, such
+/// as f or UNIT:f: why they share a body or do not.
 // The two options that all subcommands accept, and that make no difference to this one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
@@ -165,7 +165,8 @@ enum Item {
 }
 
 impl<'a> Explainer<'a> {
-    /// Explains `plan`, which was made of `unit` under `options`. `names` has the names of new bodies, too.
+    /// Explains `plan`, which was made of `unit` under `options`. `names` has the names of new
+    /// bodies, too.
     pub fn new(
         unit: &'a Unit,
         sources: &'a [Source],
@@ -230,8 +231,8 @@ impl<'a> Explainer<'a> {
         format!("{}: {what}{extra} [{id}]: {explanation}", self.described(function))
     }
 
-    /// The functions that a function shares or could share a parameterised body with, and the bytes that this
-    /// saves. Empty if there are none.
+    /// The functions that a function shares or could share a parameterised body with, and the bytes
+    /// that this saves. Empty if there are none.
     pub fn similar(&self, function: FunctionIndex) -> String {
         let sets = self.plan.similar_sets().iter().rev();
         let Some(set) = sets.into_iter().find(|set| set.members.contains(&function)) else {

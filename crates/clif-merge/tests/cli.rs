@@ -1,8 +1,9 @@
 //! The program `clif-merge` as its users meet it: command lines in, exit codes and texts out.
 //!
-//! Each test runs the program in a process of its own. Whether it merges correctly is for the filetests;
-//! these tests are about the rest: files, options, errors, output. The output of the program is pinned in
-//! `cli/*.trycmd`, which `text.rs` runs; here are objects, pipes, signals, JSON, and properties of many inputs.
+//! Each test runs the program in a process of its own. Whether it merges correctly is for the
+//! filetests; these tests are about the rest: files, options, errors, output. The output of the
+//! program is pinned in `cli/*.trycmd`, which `text.rs` runs; here are objects, pipes, signals,
+//! JSON, and properties of many inputs.
 
 #[path = "cli/across.rs"]
 mod across;
@@ -54,7 +55,8 @@ use std::process::{Command, Stdio};
 
 const FUNCTION: &str = "function %f(i32) -> i32 {\nblock0(v0: i32):\n    return v0\n}\n";
 
-/// The messages of every command about each unit of `malformed.txt`. `SNAPSHOTS=overwrite` writes them.
+/// The messages of every command about each unit of `malformed.txt`. `SNAPSHOTS=overwrite` writes
+/// them.
 #[test]
 fn malformed_units_end_with_1() {
     let file = inputs().join("malformed.txt");
@@ -227,8 +229,8 @@ fn merging_again_changes_nothing() {
             let identical = [&identical[..], &["--target", target]].concat();
             let first = run(&[&["merge", text_of(file)], &identical[..], way].concat());
             assert_eq!(first.code, 0, "{}: {}", file.display(), first.stderr);
-            // The options are in the text now, except the target and `--aliases` for data: data objects that were
-            // kept for lack of aliases would become aliases now.
+            // The options are in the text now, except the target and `--aliases` for data: data
+            // objects that were kept for lack of aliases would become aliases now.
             let mut again = [&["merge", "-"], &identical[..]].concat();
             if way.contains(&"--aliases") || !text.contains(";@ data") {
                 again.push("--aliases");
@@ -472,8 +474,8 @@ fn a_long_chain_of_functions() {
     let arguments = ["merge", "-", "--linkage", "local", "--addresses", "insignificant"];
     run_with(&[&arguments[..], &["--similar", "off"]].concat(), unit.as_bytes())
         .expect(0, "merged 0 of 20000 functions");
-    // Each function calls a different one, so that one parameterised body replaces all of them: the callee
-    // is its extra argument.
+    // Each function calls a different one, so that one parameterised body replaces all of them: the
+    // callee is its extra argument.
     run_with(&arguments, unit.as_bytes()).expect(0, "merged 20000 of 20000 functions");
 }
 

@@ -1,7 +1,8 @@
 //! Pages of `clif-merge` in a real browser.
 //!
-//! Each test has a browser of its own, and works in it with the mouse or with the keyboard. Requirements of a page apart
-//! from that, such as the same bytes with any number of jobs, are tested here as well.
+//! Each test has a browser of its own, and works in it with the mouse or with the keyboard.
+//! Requirements of a page apart from that, such as the same bytes with any number of jobs, are
+//! tested here as well.
 
 #[path = "page/browser.rs"]
 mod browser;

@@ -110,8 +110,8 @@ macro_rules! bail_at {
 }
 pub(crate) use bail_at;
 
-/// A target or a setting that does not exist or that the target does not know. A program reports it as an error of
-/// its command line.
+/// A target or a setting that does not exist or that the target does not know. A program reports it
+/// as an error of its command line.
 #[derive(Debug)]
 pub struct UsageError(String);
 

@@ -11,8 +11,8 @@ use cranelift_mergefunc::data::{DataAttributes, DataEmit, DataIndex, DataObject,
 use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::units::UnitSummary;
 use cranelift_mergefunc::{
-    self as pass, Bodies, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan,
-    SyncBodies, Target, cranelift_codegen,
+    self as pass, Bodies, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan, SyncBodies,
+    Target, cranelift_codegen,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -39,8 +39,8 @@ pub struct Merged {
     pub emit: Vec<Emit>,
     /// Whether a body is another one than in the unit, by `FunctionIndex`.
     pub changed: Vec<bool>,
-    /// Each data object after merging, by `DataIndex`: the object, with pointers to representatives, or an
-    /// alias, or nothing.
+    /// Each data object after merging, by `DataIndex`: the object, with pointers to
+    /// representatives, or an alias, or nothing.
     pub data: Vec<Option<GivenData>>,
     /// The names of the unit, and of new bodies.
     pub names: Names,
@@ -192,7 +192,8 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names) -> Merged {
     Merged { emit, changed, data, names, plan }
 }
 
-/// The new target of a thunk or an alias of the text: the representative, if its target was merged away.
+/// The new target of a thunk or an alias of the text: the representative, if its target was merged
+/// away.
 fn stays(plan: &Plan, func: &Function, kind: Became, target: &UserExternalName) -> Emit {
     let (target, further) = match plan.function(target) {
         None => (target.clone(), Vec::new()),
@@ -233,13 +234,15 @@ fn left_of(plan: &Plan, output: &DataOutput<'_>, given: &GivenData) -> Option<Gi
     }
 }
 
-/// The summary of `unit` for merging across units, under the name `name`. The options must have content addressing.
+/// The summary of `unit` for merging across units, under the name `name`. The options must have
+/// content addressing.
 pub fn summarize(unit: &Unit, options: &Options<'_>, name: String) -> Result<UnitSummary> {
     let mut names = unit.names.clone();
     let (merger, mut bodies) = prepared(&unit.functions, unit, &mut names, options, false)?;
     let summary = merger.summarize(&mut bodies, name);
     let mut summary = summary.expect("content addressing is on");
-    // A symbol that linkers do not know goes by its number: here all functions have the names of the text.
+    // A symbol that linkers do not know goes by its number: here all functions have the names of
+    // the text.
     let display = |given: &Given| (given.symbol.to_string(), unit.names.display(&given.symbol));
     let displayed: HashMap<String, String> = unit.given.iter().map(display).collect();
     for function in &mut summary.functions {

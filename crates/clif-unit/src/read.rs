@@ -1,7 +1,8 @@
 //! One function, read by Cranelift's reader, and what is wrong with its text.
 //!
-//! The reader's errors have a line only, which may be below the mistake, since it looks one word ahead; and it panics at
-//! some mistakes. `scan` and `entities` find texts that it reads although they mean nothing.
+//! The reader's errors have a line only, which may be below the mistake, since it looks one word
+//! ahead; and it panics at some mistakes. `scan` and `entities` find texts that it reads although
+//! they mean nothing.
 
 use crate::contain::contain;
 use crate::entities;
@@ -12,7 +13,8 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_reader::ParseOptions;
 
-/// The function of a text, which begins in this line of its file. `call_conv` is its convention if it does not say it.
+/// The function of a text, which begins in this line of its file. `call_conv` is its convention if
+/// it does not say it.
 pub(crate) fn function(
     file: &str,
     first: usize,
@@ -71,8 +73,8 @@ fn explained(message: &str) -> String {
     }
 }
 
-/// Where the word stands that a message names: its line (from 0) and column (from 1), in the line that the reader had
-/// come to or shortly above.
+/// Where the word stands that a message names: its line (from 0) and column (from 1), in the line
+/// that the reader had come to or shortly above.
 fn column_of(text: &str, number: usize, message: &str) -> Option<(usize, usize)> {
     // Entities have numbers; other words of a message may stand in the text by chance.
     let is_named = |word: &&str| {

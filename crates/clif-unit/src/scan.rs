@@ -2,8 +2,8 @@
 //! objects there are.
 //!
 //! This comes before Cranelift's reader, which sees one function at a time and no directives. It
-//! also refuses what would only exhaust the reader's memory, and words that the reader would take for something else.
-//! It does not understand functions.
+//! also refuses what would only exhaust the reader's memory, and words that the reader would take
+//! for something else. It does not understand functions.
 
 use crate::data::parse::Parsed;
 use crate::error::{Place, bail_at};
@@ -49,7 +49,8 @@ enum Open {
 
 /// Finds the functions and the data objects of a text.
 ///
-/// Of the lines before the first one (`test`, `set`, `target`) only the form matters here, which `header` checks.
+/// Of the lines before the first one (`test`, `set`, `target`) only the form matters here, which
+/// `header` checks.
 ///
 /// # Errors
 ///
@@ -276,7 +277,8 @@ fn is_known(byte: u8) -> bool {
     b"(){}[]<>-+*,.:=!".contains(&byte) || byte == b' ' || (0x09..=0x0d).contains(&byte)
 }
 
-/// How Cranelift's printer writes a symbol of which it knows only the index in a table of the function.
+/// How Cranelift's printer writes a symbol of which it knows only the index in a table of the
+/// function.
 const NAMELESS: &str = "userextname";
 
 /// Why a word cannot be read, if so. `behind` is the rest of the line.
@@ -309,8 +311,8 @@ fn is_number(digits: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
 }
 
-/// The words of a line of a function, each with its byte: without names, source locations, texts in quotation marks
-/// and comments.
+/// The words of a line of a function, each with its byte: without names, source locations, texts in
+/// quotation marks and comments.
 pub(crate) fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
     let bytes = line.as_bytes();
     let mut at = 0;

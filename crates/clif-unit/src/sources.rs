@@ -62,7 +62,8 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>> {
 ///
 /// # Errors
 ///
-/// Unreadable paths, and directories without texts or with an entry that has the name of a text and is none.
+/// Unreadable paths, and directories without texts or with an entry that has the name of a text and
+/// is none.
 pub fn read_bytes(paths: &[PathBuf]) -> Result<Vec<(String, Vec<u8>)>> {
     let mut all = Vec::new();
     for path in paths {
@@ -116,8 +117,9 @@ pub struct Entry {
 ///
 /// # Errors
 ///
-/// Directories that cannot be read; and an entry that has the name of a `.clif` file and is none. A pipe that the command
-/// line names is read, but a pipe that is found in a directory would be waited for without end.
+/// Directories that cannot be read; and an entry that has the name of a `.clif` file and is none. A
+/// pipe that the command line names is read, but a pipe that is found in a directory would be
+/// waited for without end.
 pub fn entries(directory: &Path) -> Result<Vec<Entry>> {
     let cannot_read = || format!("cannot read directory {}", directory.display());
     let mut entries = Vec::new();

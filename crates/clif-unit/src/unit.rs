@@ -151,7 +151,8 @@ impl<'a> Reading<'a> {
 ///
 /// # Errors
 ///
-/// Everything that a unit must not be, with file and line, and marks of functions that are not there.
+/// Everything that a unit must not be, with file and line, and marks of functions that are not
+/// there.
 pub fn parse_unit(sources: &[Source], reading: Reading<'_>) -> Result<Unit> {
     parse_unit_with(sources, reading, &mut ())
 }
@@ -360,8 +361,8 @@ fn check(
     check_cycles(unit, &defined)
 }
 
-/// Whether two files are dumps of one function, such as those that rustc_codegen_cranelift writes before and after
-/// optimisation.
+/// Whether two files are dumps of one function, such as those that rustc_codegen_cranelift writes
+/// before and after optimisation.
 fn stages(one: &str, other: &str) -> bool {
     let stem = |file: &str| {
         let stem = file.strip_suffix(".clif").and_then(|file| file.rsplit_once('.'));
@@ -495,8 +496,8 @@ fn check_function(
     Ok(())
 }
 
-/// Whether a function does nothing but call `target` with its own parameters and constants, and return
-/// the results: all that may be dropped for a jump or another name.
+/// Whether a function does nothing but call `target` with its own parameters and constants, and
+/// return the results: all that may be dropped for a jump or another name.
 fn only_calls(func: &Function, target: &UserExternalName) -> bool {
     let options = Options::default();
     let extra = extra(func);

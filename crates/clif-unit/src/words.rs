@@ -5,8 +5,9 @@
 //! word  = name [ "=" value ]          values reach to the next blank
 //! ```
 //!
-//! Functions, data objects and defaults each take their own words, which [`Kind`] lists. The contents of a data object
-//! are for `data::parse`. A mistake is final: there is one way only to read a line.
+//! Functions, data objects and defaults each take their own words, which [`Kind`] lists. The
+//! contents of a data object are for `data::parse`. A mistake is final: there is one way only to
+//! read a line.
 
 use anyhow::{Result, bail};
 use cranelift_codegen::ir::{KnownSymbol, LibCall, UserExternalName};
@@ -134,7 +135,8 @@ pub fn first_word(line: &str) -> &str {
 pub struct Kind {
     /// The name of its words in messages.
     called: &'static str,
-    /// The parts that messages about unknown words add: to the word, and to the list of those that there are.
+    /// The parts that messages about unknown words add: to the word, and to the list of those that
+    /// there are.
     unknown: [&'static str; 2],
     /// A word in front of the others.
     pub first: &'static str,

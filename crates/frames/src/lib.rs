@@ -1,17 +1,20 @@
 //! To which of the functions that share merged code each frame of a stack belongs.
 //!
-//! After merging, the code at an address can be that of several functions, so the address of a frame does not say whose
-//! frame it is. The stack does: the frame of a caller knows which function its call named before merging. [`resolve`]
-//! follows the calls from the outermost frame to the innermost: the function of a frame is one that its caller called, or
-//! that a tail call led to from there. A call through a pointer says nothing, so behind it all functions of the code remain;
-//! then a second pass, from the innermost frame to the outermost, removes functions that did not call what was called.
+//! After merging, the code at an address can be that of several functions, so the address of a
+//! frame does not say whose frame it is. The stack does: the frame of a caller knows which function
+//! its call named before merging. [`resolve`] follows the calls from the outermost frame to the
+//! innermost: the function of a frame is one that its caller called, or that a tail call led to
+//! from there. A call through a pointer says nothing, so behind it all functions of the code
+//! remain; then a second pass, from the innermost frame to the outermost, removes functions that
+//! did not call what was called.
 //!
-//! [`Table`] is what is to be known of code for that, as bytes: an engine keeps it beside its code, or [`SymbolTable`], with
-//! symbols in place of its numbers. It has no dependencies, so that it can be where no compiler is.
+//! [`Table`] is what is to be known of code for that, as bytes: an engine keeps it beside its code,
+//! or [`SymbolTable`], with symbols in place of its numbers. It has no dependencies, so that it can
+//! be where no compiler is.
 //!
-//! It does *not* walk a stack, and knows no names, only numbers. LLVM's GSYM keeps the line table of each
-//! merged function and lets the user choose by regular expressions on call sites ("merged function call site info", 2024);
-//! here nobody chooses.
+//! It does *not* walk a stack, and knows no names, only numbers. LLVM's GSYM keeps the line table
+//! of each merged function and lets the user choose by regular expressions on call sites ("merged
+//! function call site info", 2024); here nobody chooses.
 
 #![no_std]
 #![forbid(unsafe_code)]

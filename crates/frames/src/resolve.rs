@@ -23,13 +23,14 @@ pub struct Running<F> {
     pub callee: Callee<F>,
 }
 
-/// A frame, as far as its address says: the functions that it may belong to. None, if the code is not known.
+/// A frame, as far as its address says: the functions that it may belong to. None, if the code is
+/// not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level<F> {
     /// The functions, in any order.
     pub running: Vec<Running<F>>,
-    /// Whether the code is a thunk of its functions, which calls their code: then the next frame belongs to one of them, and this
-    /// one would not exist without merging.
+    /// Whether the code is a thunk of its functions, which calls their code: then the next frame
+    /// belongs to one of them, and this one would not exist without merging.
     pub is_thunk: bool,
 }
 
@@ -42,15 +43,16 @@ pub enum TailCallees<F> {
     Known(Vec<F>),
 }
 
-/// The tail calls of all functions whose instructions are known. A function that is not there may tail-call any function.
+/// The tail calls of all functions whose instructions are known. A function that is not there may
+/// tail-call any function.
 pub type TailCalls<F> = BTreeMap<F, TailCallees<F>>;
 
 /// Removes from the frames of a stack, innermost first, the functions that they cannot belong to.
 ///
-/// The frames must be all of the stack, thunks included, but for frames of code that is not known, some of which may be
-/// missing: where no function of a frame can have been called from the frame above it, all remain. If every call on the
-/// stack is direct and the function of the outermost frame is known, one function remains in each frame: that which runs
-/// without merging.
+/// The frames must be all of the stack, thunks included, but for frames of code that is not known,
+/// some of which may be missing: where no function of a frame can have been called from the frame
+/// above it, all remain. If every call on the stack is direct and the function of the outermost
+/// frame is known, one function remains in each frame: that which runs without merging.
 ///
 /// O(n k log k) for n frames of at most k functions each, if there are few tail calls.
 pub fn resolve<F: Ord + Clone>(levels: &mut [Level<F>], tail_calls: &TailCalls<F>) {

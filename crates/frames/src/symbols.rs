@@ -61,8 +61,9 @@ impl SymbolTable {
         Ok(SymbolTable { table, functions, code })
     }
 
-    /// To which functions each frame of a stack can belong that is of code that functions share, and its source location in each. The frames
-    /// follow each other, innermost first: each is a place in code, or `None`, of other code. See [`Table::frames`].
+    /// To which functions each frame of a stack can belong that is of code that functions share,
+    /// and its source location in each. The frames follow each other, innermost first: each is a
+    /// place in code, or `None`, of other code. See [`Table::frames`].
     ///
     /// # Errors
     ///

@@ -1,14 +1,16 @@
 //! The table of code, as bytes.
 //!
-//! Functions that share code differ in few of their callees, and their source locations run in parallel: the second and
-//! every further function of a body is written as its differences from the first.
+//! Functions that share code differ in few of their callees, and their source locations run in
+//! parallel: the second and every further function of a body is written as its differences from the
+//! first.
 
 use crate::resolve::{Callee, Level, Running, TailCallees, TailCalls, resolve};
 use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A place in code: the offset in bytes of an instruction that may trap, or of the instruction behind a call.
+/// A place in code: the offset in bytes of an instruction that may trap, or of the instruction
+/// behind a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// From the first byte of the code.
@@ -168,8 +170,8 @@ impl Table {
         Ok(self.code(number)?.level(place))
     }
 
-    /// The frames of a stack, innermost first, each with the functions that it can belong to: see [`resolve`]. `None` is a
-    /// frame of other code.
+    /// The frames of a stack, innermost first, each with the functions that it can belong to: see
+    /// [`resolve`]. `None` is a frame of other code.
     ///
     /// # Errors
     ///

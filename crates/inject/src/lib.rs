@@ -1,8 +1,8 @@
-//! Copies of source trees with code inserted at given lines: faults in a copy of this workspace, merging in a copy of an
-//! engine.
+//! Copies of source trees with code inserted at given lines: faults in a copy of this workspace,
+//! merging in a copy of an engine.
 //!
-//! A hook names the lines, so that a tree that changed is refused and not built wrongly. It does *not* say what is
-//! inserted, nor build or run anything.
+//! A hook names the lines, so that a tree that changed is refused and not built wrongly. It does
+//! *not* say what is inserted, nor build or run anything.
 
 use std::fs;
 use std::io;
@@ -30,9 +30,10 @@ pub enum Put {
     Instead(&'static str),
 }
 
-/// Copies the tree at `from` to `to`, without the directories that are `left_out`, and inserts the hooks. A file that is there
-/// with the same contents is not written again, so that nothing is compiled twice; one that the tree does not have any
-/// more is removed, unless it is in a directory that the copy has in addition, `added`.
+/// Copies the tree at `from` to `to`, without the directories that are `left_out`, and inserts the
+/// hooks. A file that is there with the same contents is not written again, so that nothing is
+/// compiled twice; one that the tree does not have any more is removed, unless it is in a directory
+/// that the copy has in addition, `added`.
 ///
 /// # Errors
 ///
@@ -83,7 +84,8 @@ pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     find(from, &[])?.iter().try_for_each(|file| write(&to.join(file), &fs::read(from.join(file))?))
 }
 
-/// All files below `from`, relative to it, in the order of their paths, but for those of directories that are `left_out`.
+/// All files below `from`, relative to it, in the order of their paths, but for those of
+/// directories that are `left_out`.
 fn find(from: &Path, left_out: &[&str]) -> io::Result<Vec<PathBuf>> {
     let (mut files, mut directories) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(directory) = directories.pop() {

@@ -1,8 +1,8 @@
 //! One body of a flush: redirected, compiled, defined.
 //!
 //! Preparing a body for compiling reads the state of the wrapper ([`View`]) and changes only the
-//! body, so that several threads can do it (`parallel`). Its findings go into the state when the body is defined,
-//! in the order of the definitions.
+//! body, so that several threads can do it (`parallel`). Its findings go into the state when the
+//! body is defined, in the order of the definitions.
 
 use crate::ir_symbols::{address_uses, user_symbol};
 use crate::references::References;
@@ -74,7 +74,8 @@ pub(crate) struct Observed {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CompiledFunction {
-    /// The result of Cranelift: the code, its traps, call sites, source locations, stack maps, unwind information.
+    /// The result of Cranelift: the code, its traps, call sites, source locations, stack maps,
+    /// unwind information.
     pub code: CompiledCode,
     /// The relocations of the code, by the identifiers of the module.
     pub relocations: Vec<ModuleReloc>,
@@ -91,8 +92,8 @@ impl fmt::Debug for CompiledFunction {
 
 #[cfg(feature = "parallel")]
 impl CompiledFunction {
-    /// Compiles `ctx.func`, which is the function `function` of a module for `isa`. The compiled code is taken out of
-    /// the context.
+    /// Compiles `ctx.func`, which is the function `function` of a module for `isa`. The compiled
+    /// code is taken out of the context.
     ///
     /// # Errors
     ///
@@ -117,8 +118,8 @@ impl CompiledFunction {
 }
 
 impl View<'_> {
-    /// Makes `func` what is to be compiled for a function. Returns what it refers to and must keep its symbol, and for
-    /// backtraces what its instructions were.
+    /// Makes `func` what is to be compiled for a function. Returns what it refers to and must keep
+    /// its symbol, and for backtraces what its instructions were.
     pub(crate) fn prepare(
         self,
         plan: &Plan,
@@ -132,7 +133,8 @@ impl View<'_> {
         Ok(Observed { numbered, ..self.observe(&symbol(function), func)? })
     }
 
-    /// The references of `func` to functions and data that are not defined yet: these must keep their symbols.
+    /// The references of `func` to functions and data that are not defined yet: these must keep
+    /// their symbols.
     ///
     /// Refuses references that lead nowhere.
     fn observe(&self, of: &UserExternalName, func: &Function) -> ModuleResult<Observed> {
@@ -240,7 +242,8 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// Compiles the function of a context and defines it at an alignment of at least `alignment` bytes.
+    /// Compiles the function of a context and defines it at an alignment of at least `alignment`
+    /// bytes.
     pub(crate) fn define(
         &mut self,
         function: FuncId,
@@ -293,7 +296,8 @@ impl Symbols {
         }
     }
 
-    /// Records that emitted code or data points to something. If it is not defined yet, it must keep its symbol.
+    /// Records that emitted code or data points to something. If it is not defined yet, it must
+    /// keep its symbol.
     pub(crate) fn observe_pointer(&mut self, namespace: u32, index: u32) {
         match namespace {
             0 => {

@@ -1,13 +1,15 @@
-//! [`MergingModule`]: function merging for embedders that define functions through `cranelift_module::Module`.
+//! [`MergingModule`]: function merging for embedders that define functions through
+//! `cranelift_module::Module`.
 //!
 //! It wraps a module and is one. Definitions are deferred until the result is needed (`finish`,
-//! `finalize_definitions`, [`MergingModule::flush`]); then they are merged, and the functions that are left are
-//! defined in the wrapped module. Declarations are passed through at once, so identifiers are those of the wrapped
-//! module.
+//! `finalize_definitions`, [`MergingModule::flush`]); then they are merged, and the functions that
+//! are left are defined in the wrapped module. Declarations are passed through at once, so
+//! identifiers are those of the wrapped module.
 //!
 //! * `lib.rs` is the wrapper: deferred definitions, and the errors that are reported at once;
 //! * `flush` is the list of phases: plan, place, and `emit`, in which `body` is what is compiled;
-//! * `parallel` compiles on several threads, and `unwind` writes the unwind information of what they compile;
+//! * `parallel` compiles on several threads, and `unwind` writes the unwind information of what
+//!   they compile;
 //! * `view` is what is known of symbols, without the wrapped module, so that threads can share it;
 //! * `names` gives local names to symbols that can be interposed;
 //! * `references` is where references go: where the plan redirects them, under these names;
@@ -15,8 +17,9 @@
 //! * `options` holds the decisions of the embedder;
 //! * `object` and `jit` are what these back ends add.
 //!
-//! It does not look into the wrapped module. It does not ask the module for what `Module` does not offer (two
-//! symbols at one address), unless [`ModuleOptions::back_end`] says that the module can do it.
+//! It does not look into the wrapped module. It does not ask the module for what `Module` does not
+//! offer (two symbols at one address), unless [`ModuleOptions::back_end`] says that the module can
+//! do it.
 
 //!
 //! # Features
@@ -122,8 +125,8 @@ impl ObjectFixups {
         &self.functions
     }
 
-    /// The content-addressed functions: each is to be a weak definition of a section of its own, in a COMDAT group where the
-    /// format has these.
+    /// The content-addressed functions: each is to be a weak definition of a section of its own, in
+    /// a COMDAT group where the format has these.
     pub fn contents(&self) -> &[FuncId] {
         &self.contents
     }
@@ -245,21 +248,24 @@ struct Progress {
 ///
 /// Wrap the module that is used so far, and use the wrapper in its place:
 ///
-/// * errors are reported when the wrapped module would report them: a definition of an import, a second definition
-///   and IR that the verifier refuses are reported by `define_function`. Errors that only the compiler finds (IR
-///   that it does not support) are reported by the flush; [`MergingModule::failed`] returns the function;
-/// * `define_function` copies the function ([`ModuleOptions::take`] saves the copy). The context is left as it is
-///   and holds no compiled code;
-/// * linkage may widen until the flush, which reads it. In an object it cannot widen after that, and in other modules a
-///   function or data object that shares its body cannot become preemptible: it is an error to declare it so;
-/// * functions and data objects keep addresses of their own by default: see [`MergingModule::attributes`].
+/// * errors are reported when the wrapped module would report them: a definition of an import, a
+///   second definition and IR that the verifier refuses are reported by `define_function`. Errors
+///   that only the compiler finds (IR that it does not support) are reported by the flush;
+///   [`MergingModule::failed`] returns the function;
+/// * `define_function` copies the function ([`ModuleOptions::take_ir`] saves the copy). The context is
+///   left as it is and holds no compiled code;
+/// * linkage may widen until the flush, which reads it. In an object it cannot widen after that,
+///   and in other modules a function or data object that shares its body cannot become preemptible:
+///   it is an error to declare it so;
+/// * functions and data objects keep addresses of their own by default: see
+///   [`MergingModule::attributes`].
 ///
-/// It should be the outermost wrapper: one that reads `ctx.compiled_code()` after forwarding `define_function`, as
-/// the one that writes unwind information in `rustc_codegen_cranelift` does, must be inside, where it sees only
-/// functions that are compiled.
+/// It should be the outermost wrapper: one that reads `ctx.compiled_code()` after forwarding
+/// `define_function`, as the one that writes unwind information in `rustc_codegen_cranelift` does,
+/// must be inside, where it sees only functions that are compiled.
 ///
-/// A module that is dropped without `finish`, `finalize_definitions`, `into_inner` or `flush` loses its deferred
-/// definitions.
+/// A module that is dropped without `finish`, `finalize_definitions`, `into_inner` or `flush` loses
+/// its deferred definitions.
 pub struct MergingModule<M> {
     inner: M,
     /// That of the wrapped module.
@@ -323,8 +329,8 @@ impl<M: Module> MergingModule<M> {
         &mut self.inner
     }
 
-    /// The function of the wrapped module whose address is that of `function`, once it was flushed: itself, unless
-    /// it has no code of its own.
+    /// The function of the wrapped module whose address is that of `function`, once it was flushed:
+    /// itself, unless it has no code of its own.
     pub fn address_of(&self, function: FuncId) -> FuncId {
         self.view().address_target(function).unwrap_or(function)
     }
@@ -334,14 +340,15 @@ impl<M: Module> MergingModule<M> {
         self.view().data_target(data).unwrap_or(data)
     }
 
-    /// The properties of a function that merging needs and the module does not know: whether its address is
-    /// significant, whether it is pinned or not to be merged, its key. To be set before the function is flushed.
-    /// The linkage in it is not used, that of the declaration is. A function that needs an alignment is given to
-    /// the wrapped module as bytes, since `Module` has no other way to ask for one: it gets no unwind information.
+    /// The properties of a function that merging needs and the module does not know: whether its
+    /// address is significant, whether it is pinned or not to be merged, its key. To be set before
+    /// the function is flushed. The linkage in it is not used, that of the declaration is. A
+    /// function that needs an alignment is given to the wrapped module as bytes, since `Module` has
+    /// no other way to ask for one: it gets no unwind information.
     ///
-    /// The address of a *local* function counts as taken if a function or a data object of the module takes it, in
-    /// this flush or a later one. If the host asks for it (`get_finalized_function`) and compares it, set
-    /// `address_taken`.
+    /// The address of a *local* function counts as taken if a function or a data object of the
+    /// module takes it, in this flush or a later one. If the host asks for it
+    /// (`get_finalized_function`) and compares it, set `address_taken`.
     pub fn attributes(&mut self, function: FuncId) -> &mut Attributes {
         let addresses = self.options.function_addresses;
         self.symbols
@@ -350,8 +357,8 @@ impl<M: Module> MergingModule<M> {
             .or_insert_with(|| Attributes { addresses, ..Attributes::default() })
     }
 
-    /// Attributes of a data object; to be set before `define_data`. Linkage, `writable` and `tls` are
-    /// those of the declaration.
+    /// Attributes of a data object; to be set before `define_data`. Linkage, `writable` and `tls`
+    /// are those of the declaration.
     pub fn data_attributes(&mut self, data: DataId) -> &mut DataAttributes {
         let addresses = self.options.data_addresses;
         self.symbols
@@ -370,27 +377,28 @@ impl<M: Module> MergingModule<M> {
         &self.passes.stats
     }
 
-    /// The reason why the plan of the last refused flush could not be proved. Symbols of functions have namespace 0
-    /// and the number of their `FuncId`.
+    /// The reason why the plan of the last refused flush could not be proved. Symbols of functions
+    /// have namespace 0 and the number of their `FuncId`.
     pub fn refutation(&self) -> Option<&Refutation> {
         self.passes.refutation.as_ref()
     }
 
-    /// The disposition of a function, with its reason. `None` before it is flushed, and for functions that were
-    /// defined by bytes.
+    /// The disposition of a function, with its reason. `None` before it is flushed, and for
+    /// functions that were defined by bytes.
     pub fn outcome(&self, function: FuncId) -> Option<(Disposition<FuncId>, Reason)> {
         let FunctionState { disposition, reason, .. } = &self.symbols.functions[function];
         Some((*disposition, (*reason)?))
     }
 
-    /// The disposition of a data object, and its reason. `None` also for objects that were never deferred.
+    /// The disposition of a data object, and its reason. `None` also for objects that were never
+    /// deferred.
     pub fn data_outcome(&self, data: DataId) -> Option<(Disposition<DataId>, Reason)> {
         let DataState { disposition, reason, .. } = &self.symbols.data[data];
         Some((*disposition, (*reason)?))
     }
 
-    /// The memory, in bytes, that is held for functions that were flushed, so that later ones can be
-    /// merged into them.
+    /// The memory, in bytes, that is held for functions that were flushed, so that later ones can
+    /// be merged into them.
     pub fn remembered_bytes(&self) -> usize {
         self.passes.emitted.size()
     }
@@ -400,8 +408,9 @@ impl<M: Module> MergingModule<M> {
         self.progress.failed
     }
 
-    /// Says which functions share bodies with functions of other objects ([`ContentAddressing::sharing_map`]), with
-    /// [`ModuleOptions::content_addressed`]. To be called before the flush.
+    /// Says which functions share bodies with functions of other objects
+    /// ([`ContentAddressing::sharing_map`]), with [`ModuleOptions::content_addressed`]. To be
+    /// called before the flush.
     ///
     /// [`ContentAddressing::sharing_map`]: cranelift_mergefunc::across::ContentAddressing::sharing_map
     pub fn set_sharing_map(&mut self, map: Arc<SharingMap<'static>>) {
@@ -410,9 +419,9 @@ impl<M: Module> MergingModule<M> {
 
     /// Merges and defines the deferred functions and data, if there are any.
     ///
-    /// In a JIT, this can be called any number of times. An object is planned once: after a flush with
-    /// [`BackEnd::Object`], nothing can be defined or declared as more visible. All flushes are for the back end of the
-    /// first.
+    /// In a JIT, this can be called any number of times. An object is planned once: after a flush
+    /// with [`BackEnd::Object`], nothing can be defined or declared as more visible. All flushes
+    /// are for the back end of the first.
     ///
     /// # Errors
     ///
@@ -438,9 +447,9 @@ impl<M: Module> MergingModule<M> {
         self.view().reached(function).body
     }
 
-    /// Why there is no code, or are no contents, under the symbol of a function or data object, with its name, if it was
-    /// merged away. Whoever resolves references without asking [`address_of`](MergingModule::address_of) must not
-    /// resolve one to such a symbol.
+    /// Why there is no code, or are no contents, under the symbol of a function or data object,
+    /// with its name, if it was merged away. Whoever resolves references without asking
+    /// [`address_of`](MergingModule::address_of) must not resolve one to such a symbol.
     pub fn without_code(&self, target: &ModuleRelocTarget) -> Option<String> {
         match *target {
             ModuleRelocTarget::User { namespace, index } => {
@@ -452,8 +461,8 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// The name of the symbol by which other objects know the code of a function: that of its declaration, or for a
-    /// content-addressed body its digest.
+    /// The name of the symbol by which other objects know the code of a function: that of its
+    /// declaration, or for a content-addressed body its digest.
     pub fn symbol_name(&self, function: FuncId) -> String {
         let name = self.symbols.local_names.get(&function).copied();
         // Ascending: they were declared in their order.
@@ -522,9 +531,10 @@ impl<M: Module> MergingModule<M> {
         self.check_open()
     }
 
-    /// Whether a function or object that was declared with the linkage `before` may be declared with the linkage `now`. In
-    /// an object, the plan relied on what others can see. One that shares its body is referred to by the symbol of another
-    /// one, which no other definition can replace.
+    /// Whether a function or object that was declared with the linkage `before` may be declared
+    /// with the linkage `now`. In an object, the plan relied on what others can see. One that
+    /// shares its body is referred to by the symbol of another one, which no other definition can
+    /// replace.
     fn check_linkage(
         &self,
         name: &str,
@@ -575,7 +585,8 @@ fn widens(before: cranelift_module::Linkage, now: cranelift_module::Linkage) -> 
     }
 }
 
-/// Whether a function or object of this linkage may be defined, with the error that every module gives.
+/// Whether a function or object of this linkage may be defined, with the error that every module
+/// gives.
 fn check_definition(
     linkage: cranelift_module::Linkage,
     defined: bool,

@@ -1,14 +1,15 @@
-//! References that lead nowhere: a symbol that was merged away and has no code. They are refused before anything is
-//! emitted that contains one, in every build, whatever is proved.
+//! References that lead nowhere: a symbol that was merged away and has no code. They are refused
+//! before anything is emitted that contains one, in every build, whatever is proved.
 //!
-//! A plan that leaves such a reference is a bug of this crate. Without this check, the wrapped module would resolve the
-//! reference without an error: an object gives a function without code the address of an empty place. The check is
-//! one question of what is known of the symbol, [`View::reached`], of each import of a function before it is compiled,
-//! of each pointer of data and of code in bytes, of the target and the extra arguments of each thunk, and of the target
-//! of each alias. That a reference leads to the *right* code is the business of the checker.
+//! A plan that leaves such a reference is a bug of this crate. Without this check, the wrapped
+//! module would resolve the reference without an error: an object gives a function without code the
+//! address of an empty place. The check is one question of what is known of the symbol,
+//! [`View::reached`], of each import of a function before it is compiled, of each pointer of data
+//! and of code in bytes, of the target and the extra arguments of each thunk, and of the target of
+//! each alias. That a reference leads to the *right* code is the business of the checker.
 
 use crate::view::View;
-use crate::{ObjectFixups, DataState, FunctionState};
+use crate::{DataState, FunctionState, ObjectFixups};
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_mergefunc::data::DataAttributes;
 use cranelift_mergefunc::{Attributes, Disposition, Reason};
@@ -79,8 +80,8 @@ impl View<'_> {
         ))
     }
 
-    /// Refuses to leave a function without a symbol to which code outside the module, or code and data that were
-    /// emitted before it was defined, refer by its symbol.
+    /// Refuses to leave a function without a symbol to which code outside the module, or code and
+    /// data that were emitted before it was defined, refer by its symbol.
     pub(crate) fn check_eliminated(
         &self,
         function: FuncId,

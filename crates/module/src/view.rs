@@ -1,8 +1,8 @@
 //! The state of functions and data, without the wrapped module: a view that threads can share.
 //!
-//! Where references lead, what is at which place, what may be interposed: all that a flush reads to redirect
-//! the functions that it emits. The questions of one job are with that job (`references`, `names`, `nowhere`). Nothing
-//! is changed here.
+//! Where references lead, what is at which place, what may be interposed: all that a flush reads to
+//! redirect the functions that it emits. The questions of one job are with that job (`references`,
+//! `names`, `nowhere`). Nothing is changed here.
 
 use crate::flush::ADDED;
 use crate::{FunctionState, ModuleOptions, Symbols, linkage};
@@ -11,7 +11,8 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{Attributes, Reached, reached};
 use cranelift_module::{DataId, FuncId, ModuleDeclarations};
 
-/// The state of a [`MergingModule`](crate::MergingModule), its options, and the declarations of the wrapped module.
+/// The state of a [`MergingModule`](crate::MergingModule), its options, and the declarations of the
+/// wrapped module.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub symbols: &'a Symbols,
@@ -30,7 +31,8 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn attributes_of(&self, function: FuncId) -> Attributes {
-        let defaults = Attributes { addresses: self.options.function_addresses, ..Attributes::default() };
+        let defaults =
+            Attributes { addresses: self.options.function_addresses, ..Attributes::default() };
         let attributes = self.symbols.attributes.get(&function).copied().unwrap_or(defaults);
         let declaration = self.declarations.get_function_decl(function);
         let FunctionState { called, address_held, .. } = self.symbols.functions[function];

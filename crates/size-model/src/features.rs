@@ -1,9 +1,9 @@
-//! The features from which the size of native code is predicted: instructions, constants, arguments, and how many values live at
-//! once.
+//! The features from which the size of native code is predicted: instructions, constants,
+//! arguments, and how many values live at once.
 //!
-//! Two scans of a function in layout order: one backward, which finds what is used and where for the last time; one
-//! forward, which counts. Of a target it knows only how many registers take arguments and hold values. It predicts
-//! nothing itself.
+//! Two scans of a function in layout order: one backward, which finds what is used and where for
+//! the last time; one forward, which counts. Of a target it knows only how many registers take
+//! arguments and hold values. It predicts nothing itself.
 
 use crate::quantity::{Class, ConstantUse, Feature, Quantity};
 use crate::registers::{Location, Registers};
@@ -20,8 +20,8 @@ use cranelift_entity::EntityRef;
 /// How many accesses are remembered.
 const MAX_KNOWN: usize = 16;
 
-/// Hands out the features of a function, each with how often it has it. The same feature may come several times.
-/// Linear in the size of the function.
+/// Hands out the features of a function, each with how often it has it. The same feature may come
+/// several times. Linear in the size of the function.
 pub fn features(
     func: &Function,
     registers: &Registers,
@@ -422,8 +422,8 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         }
     }
 
-    /// Loads of what an access before them in the same block left in a register: the optimiser removes them. `ty` is
-    /// the type of an access.
+    /// Loads of what an access before them in the same block left in a register: the optimiser
+    /// removes them. `ty` is the type of an access.
     fn memory(&mut self, data: &InstructionData, ty: Type) {
         let func = self.func;
         let (load, address, offset) = match *data {

@@ -1,10 +1,12 @@
 //! How many bytes functions of Cranelift IR will take as native code, predicted and not compiled.
 //!
-//! The size of a function is the sum of what its features take on a target: a linear model over instructions,
-//! constants, arguments, calls, the frame, and how many values live at once. Call thunks have features of their own.
-//! The weights are data (`fitted`), which the program `fit-size-model` fits on real units for one version of Cranelift.
+//! The size of a function is the sum of what its features take on a target: a linear model over
+//! instructions, constants, arguments, calls, the frame, and how many values live at once. Call
+//! thunks have features of their own. The weights are data (`fitted`), which the program
+//! `fit-size-model` fits on real units for one version of Cranelift.
 //!
-//! A prediction is for deciding what pays: an error costs bytes. The crate makes no decision itself, and owns no IR.
+//! A prediction is for deciding what pays: an error costs bytes. The crate makes no decision
+//! itself, and owns no IR.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -31,8 +33,8 @@ use core::fmt;
 use cranelift_codegen::ir::{Function, Opcode};
 
 /// Predicts the sizes of native code on one target. ///
-/// Fitted for code with `opt_level=speed` and the default settings of the target. `docs/performance.md` has the
-/// errors.
+/// Fitted for code with `opt_level=speed` and the default settings of the target.
+/// `docs/performance.md` has the errors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SizeModel(&'static Weights);
 
@@ -47,12 +49,13 @@ impl SizeModel {
     pub const X86_64: SizeModel = SizeModel(&fitted::X86_64);
     /// For aarch64.
     pub const AARCH64: SizeModel = SizeModel(&fitted::AARCH64);
-    /// Not of a target: every instruction and constant takes 9 bytes, so that whatever has equal instructions pays. For tests.
+    /// Not of a target: every instruction and constant takes 9 bytes, so that whatever has equal
+    /// instructions pays. For tests.
     pub const UNIFORM: SizeModel = SizeModel(&UNIFORM);
 
-    /// The predicted bytes of the native code of a function; `None` if it has values of types that the back ends
-    /// support only in part: whether they can compile a function with such types cannot be predicted. Linear in its
-    /// size.
+    /// The predicted bytes of the native code of a function; `None` if it has values of types that
+    /// the back ends support only in part: whether they can compile a function with such types
+    /// cannot be predicted. Linear in its size.
     pub fn predict(self, func: &Function) -> Option<u32> {
         self.predict_with(func, &mut Scratch::default())
     }
@@ -143,8 +146,8 @@ impl Weights {
     }
 }
 
-/// The weights of instructions by opcode. An opcode that is not listed takes the bytes of an average instruction.
-/// average.
+/// The weights of instructions by opcode. An opcode that is not listed takes the bytes of an
+/// average instruction. average.
 const fn instructions(
     others: i32,
     listed: &[(Opcode, [i32; CLASSES])],

@@ -1,7 +1,8 @@
 //! The features of a function: what its predicted size is a sum over.
 //!
-//! Plain data, the same for every target: which instructions and constants there are, and quantities that the
-//! instructions alone do not show. The bytes of each are data of the model (`fitted`).
+//! Plain data, the same for every target: which instructions and constants there are, and
+//! quantities that the instructions alone do not show. The bytes of each are data of the model
+//! (`fitted`).
 
 use cranelift_codegen::ir::{Opcode, Type, types};
 

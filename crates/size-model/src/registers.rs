@@ -37,8 +37,8 @@ impl Registers {
         scratch: 3,
     };
 
-    /// aarch64: without stack pointer, frame pointer, link register, and those reserved for the platform and as
-    /// scratch.
+    /// aarch64: without stack pointer, frame pointer, link register, and those reserved for the
+    /// platform and as scratch.
     pub const AARCH64: Registers = Registers {
         integer_arguments: 8,
         float_arguments: 8,

@@ -1,8 +1,9 @@
-//! Integer instructions that the optimiser folds away: constants of constants, `x - x`, `x & 0`, what a block has
-//! computed before.
+//! Integer instructions that the optimiser folds away: constants of constants, `x - x`, `x & 0`,
+//! what a block has computed before.
 //!
-//! One scan forward in layout order, over integers of at most 64 bits. It knows the laws of Cranelift's rules
-//! (`opts/*.isle`) that remove an instruction, not those that exchange one for a smaller one. It changes no function.
+//! One scan forward in layout order, over integers of at most 64 bits. It knows the laws of
+//! Cranelift's rules (`opts/*.isle`) that remove an instruction, not those that exchange one for a
+//! smaller one. It changes no function.
 
 use alloc::vec::Vec;
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
@@ -222,8 +223,8 @@ impl Simplified {
         None
     }
 
-    /// The remainder of an operation whose operand is its inverse, or is itself an `and` or an `or` of the other
-    /// operand.
+    /// The remainder of an operation whose operand is its inverse, or is itself an `and` or an `or`
+    /// of the other operand.
     fn undone(&self, func: &Function, opcode: Opcode, operands: [Operand; 2]) -> Option<Operand> {
         use Opcode::*;
         if !matches!(opcode, Isub | Bxor | Iadd | Band | Bor | Smax | Smin | Umax | Umin) {

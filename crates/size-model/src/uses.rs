@@ -1,7 +1,8 @@
-//! The used values of a function, their last uses, and the number of blocks in which a pure instruction is computed.
+//! The used values of a function, their last uses, and the number of blocks in which a pure
+//! instruction is computed.
 //!
-//! One scan backward in layout order: uses follow definitions in most layouts. Instructions that the optimiser folds
-//! away (`simplify`) use nothing. It counts no features.
+//! One scan backward in layout order: uses follow definitions in most layouts. Instructions that
+//! the optimiser folds away (`simplify`) use nothing. It counts no features.
 
 use crate::copies::{Blocks, Copies};
 use crate::quantity::ConstantKind;
@@ -34,7 +35,8 @@ pub struct Scratch {
 /// The record of a value. Of an alias, only the original.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Known {
-    /// The value that it is an alias of, or that takes its place, or itself; none if it is not used.
+    /// The value that it is an alias of, or that takes its place, or itself; none if it is not
+    /// used.
     pub original: PackedOption<Value>,
     /// How often it is used.
     pub uses: u32,
@@ -57,7 +59,8 @@ pub(super) enum Held {
     Integer,
     /// In a register for floating-point numbers or vectors, or spilled.
     Float,
-    /// In the code: an integer constant is computed where it is used, and takes no register for long.
+    /// In the code: an integer constant is computed where it is used, and takes no register for
+    /// long.
     Constant(ConstantKind),
     /// The address of a stack slot in a register.
     Slot {
@@ -79,7 +82,8 @@ fn has_effect(data: &InstructionData) -> bool {
         || may_trap
 }
 
-/// Whether the optimiser computes an instruction where its result is used: it depends on nothing but its operands.
+/// Whether the optimiser computes an instruction where its result is used: it depends on nothing
+/// but its operands.
 fn is_pure(data: &InstructionData) -> bool {
     !has_effect(data) && !data.opcode().can_load()
 }
@@ -157,7 +161,8 @@ impl Scratch {
         }
     }
 
-    /// Notes that the instruction at hand uses a value, in the blocks where that instruction is computed.
+    /// Notes that the instruction at hand uses a value, in the blocks where that instruction is
+    /// computed.
     #[inline]
     fn found_use(&mut self, func: &Function, value: Value) {
         let original = match self.values[value.index()].original.expand() {
@@ -171,8 +176,8 @@ impl Scratch {
         }
     }
 
-    /// Finds out what is known of a value, when its last use is found. Returns the value that it is an alias of, or
-    /// that takes its place, or itself.
+    /// Finds out what is known of a value, when its last use is found. Returns the value that it is
+    /// an alias of, or that takes its place, or itself.
     fn first_use(&mut self, func: &Function, value: Value) -> Value {
         let original = self.simplified.original(func, value);
         self.values[value.index()].original = original.into();

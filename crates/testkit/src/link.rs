@@ -15,8 +15,8 @@ impl Linker {
         Linker { workshop: Workshop::new(&format!("linked-{name}")), tools }
     }
 
-    /// The programs whose flushes are units, as their objects were made: what they do linked with these flags, and what
-    /// they do as one plain object each.
+    /// The programs whose flushes are units, as their objects were made: what they do linked with
+    /// these flags, and what they do as one plain object each.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Modules made of text.
 //!
 //! A program is CLIF in which functions and data objects have names, and every function says its
-//! linkage before the word `function`. Names are those of the module, so a program can refer to what
-//! an earlier one declared.
+//! linkage before the word `function`. Names are those of the module, so a program can refer to
+//! what an earlier one declared.
 //!
 //! Nothing is drawn here: each of the functions below has the one shape that a law is about.
 
@@ -206,8 +206,8 @@ pub fn data_id(module: &dyn Module, name: &str) -> DataId {
     }
 }
 
-/// The contents of a data object of these bytes, with pointers to functions and data objects: the offset in
-/// bytes, the target, and the addend.
+/// The contents of a data object of these bytes, with pointers to functions and data objects: the
+/// offset in bytes, the target, and the addend.
 pub fn bytes(
     module: &mut dyn Module,
     bytes: &[u8],
@@ -260,8 +260,8 @@ impl Item {
     }
 }
 
-/// The contents of a data object of these items, where numbers are those of these identifiers. `zeros`: all are zero, and
-/// take no room in a file.
+/// The contents of a data object of these items, where numbers are those of these identifiers.
+/// `zeros`: all are zero, and take no room in a file.
 pub fn items_description(
     module: &mut dyn Module,
     (items, zeros): (&[Item], bool),
@@ -344,7 +344,8 @@ block0(v0: i64):
     )
 }
 
-/// Code for the values of these numbers, each made of the two before: enough of it is larger than any thunk.
+/// Code for the values of these numbers, each made of the two before: enough of it is larger than
+/// any thunk.
 pub fn filling(first: usize, last: usize) -> String {
     let line = |v: usize| {
         let operation = ["imul", "bxor"][v % 2];

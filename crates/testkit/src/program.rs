@@ -1,7 +1,8 @@
 //! The output of a back end for a unit, merged or not: plain data that a host can run.
 //!
-//! [`Program::merged`] carries a plan out as an embedder does, function by function. It decides nothing,
-//! compiles nothing, and knows no target: a thunk is described as a jump, and the host writes its code.
+//! [`Program::merged`] carries a plan out as an embedder does, function by function. It decides
+//! nothing, compiles nothing, and knows no target: a thunk is described as a jump, and the host
+//! writes its code.
 //!
 //! # Conventions
 //!
@@ -16,9 +17,9 @@
 //! | `u4:N` | a data object of the unit |
 //! | `u9:N` | what the plan adds |
 //!
-//! A function takes from the fuel at its entry and in its loops and traps when there is none, so that
-//! everything ends. Addresses are called, loaded from and stored to; what is returned, stored or
-//! passed to an import is never one.
+//! A function takes from the fuel at its entry and in its loops and traps when there is none, so
+//! that everything ends. Addresses are called, loaded from and stored to; what is returned, stored
+//! or passed to an import is never one.
 
 use crate::unit::{self, Member};
 use cranelift_codegen::ir::{
@@ -88,7 +89,8 @@ impl Parts<'_> {
         self.plan_by(Merger::new(*self.options), 0).0
     }
 
-    /// The plan for the unit after the earlier units of `cache`, and what later units must know of it.
+    /// The plan for the unit after the earlier units of `cache`, and what later units must know of
+    /// it.
     ///
     /// # Panics
     ///
@@ -193,7 +195,8 @@ pub enum Streaming {
     Holding(usize),
     /// It holds at most this many bytes, makes IR anew, and replaces what it compiled.
     Replacing(usize),
-    /// It compiles nothing before the plan, and does not add this many of eight functions: the last ones.
+    /// It compiles nothing before the plan, and does not add this many of eight functions: the last
+    /// ones.
     BeforeCode {
         /// In eighths of the functions.
         left_out: usize,
@@ -231,8 +234,8 @@ impl Streaming {
         }
     }
 
-    /// How many functions are added. All, if a call in the others can be patched: it finds its callee under the symbol that it
-    /// had.
+    /// How many functions are added. All, if a call in the others can be patched: it finds its
+    /// callee under the symbol that it had.
     fn added(self, functions: &[Member]) -> usize {
         let Streaming::BeforeCode { left_out } = self else {
             return functions.len();
@@ -400,7 +403,8 @@ impl Program {
             let left = plan.entry(function);
             program.entries.push(match left.disposition() {
                 Disposition::Redirect { to } if !left.extra_arguments().is_empty() => {
-                    // Only callers that pass the extra arguments refer to the body: here, a wrapper.
+                    // Only callers that pass the extra arguments refer to the body: here, a
+                    // wrapper.
                     let wrapper = UserExternalName::new(WRAPPERS, function.as_u32());
                     let arguments = plan.thunk_arguments(function);
                     let (signature, to) = (&member.body.signature, plan.entry(to).symbol());
@@ -428,9 +432,10 @@ impl Program {
         program
     }
 
-    /// The unit as an embedder emits it that compiles functions as they arrive and holds some: kept functions have the code of
-    /// the function that they equalled when they were added; references of compiled code are redirected afterwards, and held
-    /// functions are compiled then. Functions that are not added come last and are compiled as they are, and their references are
+    /// The unit as an embedder emits it that compiles functions as they arrive and holds some: kept
+    /// functions have the code of the function that they equalled when they were added; references
+    /// of compiled code are redirected afterwards, and held functions are compiled then. Functions
+    /// that are not added come last and are compiled as they are, and their references are
     /// redirected as well. Data objects are not merged.
     ///
     /// # Panics
@@ -445,7 +450,8 @@ impl Program {
             merger.add_address_use(&reloc.target, reloc.addend);
         }
         for member in all {
-            // Late information concerns only functions that have code of their own. Other addresses are found in the code.
+            // Late information concerns only functions that have code of their own. Other addresses
+            // are found in the code.
             for gv in member.body.global_values.values() {
                 if let GlobalValueData::Symbol { name: ExternalName::User(name), offset, .. } = gv
                     && offset.bits() != 0
@@ -600,7 +606,8 @@ fn relocate(plan: &Plan, func: &mut Function) {
     }
 }
 
-/// Panics unless a thunk that is a function is that of this module, too, for embedders who emit functions only.
+/// Panics unless a thunk that is a function is that of this module, too, for embedders who emit
+/// functions only.
 fn check_finished(plan: &Plan, of: FunctionIndex, signature: &Signature, options: &Options<'_>) {
     let Emit::Thunk { to, extra_arguments, .. } = plan.output(of).emit else { return };
     let own = plan.entry(of).symbol();

@@ -1,8 +1,8 @@
 //! Texts of units, changed a little.
 //!
-//! Random bytes never get beyond the first line of a reader. So a correct text is taken, and lines, words,
-//! numbers, names and directives of it are deleted, repeated, exchanged and replaced. Nothing here knows what
-//! a text means.
+//! Random bytes never get beyond the first line of a reader. So a correct text is taken, and lines,
+//! words, numbers, names and directives of it are deleted, repeated, exchanged and replaced.
+//! Nothing here knows what a text means.
 
 use arbitrary::{Result, Unstructured};
 

@@ -1,5 +1,5 @@
-//! The compilers, linkers and emulators that the tests run. All of them are needed: a test that skips missing
-//! tools shows nothing.
+//! The compilers, linkers and emulators that the tests run. All of them are needed: a test that
+//! skips missing tools shows nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,8 +25,8 @@ pub fn need(program: &str) -> PathBuf {
     directory.unwrap_or_else(|| panic!("`{program}` is missing: apt-get install {package}"))
 }
 
-/// A directory for the files of some tests, in that of the system for them. No other run of the tests has this directory, at the
-/// same time or later. It stays there if a test fails.
+/// A directory for the files of some tests, in that of the system for them. No other run of the
+/// tests has this directory, at the same time or later. It stays there if a test fails.
 pub struct Workshop(TempDir);
 
 impl Workshop {
@@ -48,7 +48,8 @@ impl Workshop {
         path
     }
 
-    /// Runs a program here. Returns its output, or, unless it succeeds and prints no errors, its errors.
+    /// Runs a program here. Returns its output, or, unless it succeeds and prints no errors, its
+    /// errors.
     ///
     /// # Errors
     ///
@@ -86,8 +87,9 @@ impl Workshop {
         self.try_run(command[0], &command[1..])
     }
 
-    /// Links objects with `main`, the object of a program, or with a shared library of which that has definitions of
-    /// its own, and runs the program. `name` is that of the program, and `flags` are for every link.
+    /// Links objects with `main`, the object of a program, or with a shared library of which that
+    /// has definitions of its own, and runs the program. `name` is that of the program, and `flags`
+    /// are for every link.
     ///
     /// # Errors
     ///

@@ -1,10 +1,11 @@
-//! The tests of the tests: a copy of the workspace whose library can have faults, in which the tests of
-//! `faults/tests/` run.
+//! The tests of the tests: a copy of the workspace whose library can have faults, in which the
+//! tests of `faults/tests/` run.
 //!
-//! `cargo test --workspace --test faults -- --ignored` runs them all. `CLIF_MERGE_FAULTS` has arguments for them
-//! instead: `CLIF_MERGE_FAULTS="--ignored --nocapture"` prints which oracle notices which fault, whether it must or
-//! not. The copy is in the target directory, and is compiled with the dependencies of the workspace: a package of it
-//! alone may ask for other features of them, and then they are compiled once more.
+//! `cargo test --workspace --test faults -- --ignored` runs them all. `CLIF_MERGE_FAULTS` has
+//! arguments for them instead: `CLIF_MERGE_FAULTS="--ignored --nocapture"` prints which oracle
+//! notices which fault, whether it must or not. The copy is in the target directory, and is
+//! compiled with the dependencies of the workspace: a package of it alone may ask for other
+//! features of them, and then they are compiled once more.
 
 #[path = "faults/bisect.rs"]
 mod bisect;
@@ -17,7 +18,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use testkit::hooks;
 
-/// The parts of the repository that are not copied: build output, histories, and packages with workspaces of their own.
+/// The parts of the repository that are not copied: build output, histories, and packages with
+/// workspaces of their own.
 const LEFT_OUT: [&str; 8] = [
     "target",
     ".git",
@@ -38,7 +40,8 @@ fn instrument(copy: &Path, hooks: &[Hook]) {
     inject::instrument((&root, &LEFT_OUT), (copy, &ADDED), hooks).expect("the hooks fit");
 }
 
-/// Without compiling anything: a line that moved, and a new crate, are noticed by the tests that everybody runs.
+/// Without compiling anything: a line that moved, and a new crate, are noticed by the tests that
+/// everybody runs.
 #[test]
 fn every_hook_fits_the_sources() {
     let workspace = target_directory().join("hooks");

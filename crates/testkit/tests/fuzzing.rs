@@ -1,10 +1,11 @@
 //! Every fuzz target for a moment, on input that is the same each time.
 //!
-//! The bodies of the targets of `fuzz/` are functions of the library, which are called here, too. The
-//! target `text` fuzzes the program and has its test there; `differential` is a test of its own.
+//! The bodies of the targets of `fuzz/` are functions of the library, which are called here, too.
+//! The target `text` fuzzes the program and has its test there; `differential` is a test of its
+//! own.
 //!
-//! `ARBTEST_BUDGET_MS=60000` searches for longer, with other input each time; `ARBTEST_SEED` repeats what that
-//! found.
+//! `ARBTEST_BUDGET_MS=60000` searches for longer, with other input each time; `ARBTEST_SEED`
+//! repeats what that found.
 
 use arbitrary::{Result, Unstructured};
 use testkit::support::Rng;

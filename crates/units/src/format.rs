@@ -1,7 +1,8 @@
-//! The common part of the files of summaries and of sharing maps: numbers, blocks with checksums, reading at an offset.
+//! The common part of the files of summaries and of sharing maps: numbers, blocks with checksums,
+//! reading at an offset.
 //!
-//! Numbers are little-endian where their width is fixed, else LEB128 varints; signed ones are zigzag-coded first.
-//! Tables are sequences of *blocks*, each of which is read and verified alone:
+//! Numbers are little-endian where their width is fixed, else LEB128 varints; signed ones are
+//! zigzag-coded first. Tables are sequences of *blocks*, each of which is read and verified alone:
 //!
 //! | bytes | what |
 //! |---|---|
@@ -12,8 +13,9 @@
 //!
 //! A block ends with the first entry that takes its payload to [`BLOCK`] bytes or more.
 //!
-//! Whatever is read may be damaged or made up. Nothing here panics because of it, and no more is allocated than a
-//! constant times the bytes that are there. Checksums find damage; they do *not* stop someone who wants to deceive.
+//! Whatever is read may be damaged or made up. Nothing here panics because of it, and no more is
+//! allocated than a constant times the bytes that are there. Checksums find damage; they do *not*
+//! stop someone who wants to deceive.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -214,7 +216,8 @@ pub(super) fn put_zigzag(out: &mut Vec<u8>, number: i64) {
     put_varint(out, ((number << 1) ^ (number >> 63)) as u64);
 }
 
-/// Reads numbers from bytes. A missing or ill-formed number is an error that names the part of the file.
+/// Reads numbers from bytes. A missing or ill-formed number is an error that names the part of the
+/// file.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes<'a> {
     rest: &'a [u8],
@@ -293,7 +296,8 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// The first bytes of both kinds of files: 8 bytes that say what it is, 4 of the version, 32 of the settings.
+/// The first bytes of both kinds of files: 8 bytes that say what it is, 4 of the version, 32 of the
+/// settings.
 pub(super) const HEADER: usize = 44;
 
 /// The kind of a file.
@@ -308,8 +312,8 @@ impl Kind {
         [self.magic.as_slice(), &self.version.to_le_bytes(), settings].concat()
     }
 
-    /// Reads the header and the last `N` bytes, which end with a checksum of both. Returns the settings and the others
-    /// of the last bytes.
+    /// Reads the header and the last `N` bytes, which end with a checksum of both. Returns the
+    /// settings and the others of the last bytes.
     pub fn read<const N: usize>(
         &self,
         source: &dyn ReadAt,
@@ -382,7 +386,8 @@ impl BlockWriter {
         self.entries == 0
     }
 
-    /// After each entry, which the caller appended to the payload: the finished block, if it is full.
+    /// After each entry, which the caller appended to the payload: the finished block, if it is
+    /// full.
     pub fn entry(&mut self) -> Option<Vec<u8>> {
         self.entries += 1;
         if self.payload.len() < BLOCK { None } else { self.finish() }
@@ -457,8 +462,8 @@ impl<'a> Blocks<'a> {
         Ok(true)
     }
 
-    /// The next entry, which a function parses that gets to know whether it is the first one of its block. `None` at the
-    /// end.
+    /// The next entry, which a function parses that gets to know whether it is the first one of its
+    /// block. `None` at the end.
     pub fn entry<T>(
         &mut self,
         parse: impl FnOnce(&mut Bytes<'_>, bool) -> Result<T, FormatError>,

@@ -1,10 +1,13 @@
-//! Merging functions of Cranelift IR across units: what is known of the functions of all units, and what they share.
+//! Merging functions of Cranelift IR across units: what is known of the functions of all units, and
+//! what they share.
 //!
-//! Units are compiled apart. Each writes a [summary](UnitSummary) of its functions: their shapes, and what each has at the
-//! places where functions of one shape may differ. Combining the summaries of all units decides which functions share a body
-//! and by which parameters, and writes a [sharing map](SharingMap). A unit that is compiled with the map makes the
-//! bodies that the map names from its own functions, and emits them under digests of their contents, so that a linker keeps one
-//! of each. No unit trusts the map: what it says decides which functions share a body, never what a body does.
+//! Units are compiled apart. Each writes a [summary](UnitSummary) of its functions: their shapes,
+//! and what each has at the places where functions of one shape may differ. Combining the summaries
+//! of all units decides which functions share a body and by which parameters, and writes a [sharing
+//! map](SharingMap). A unit that is compiled with the map makes the bodies that the map names from
+//! its own functions, and emits them under digests of their contents, so that a linker keeps one of
+//! each. No unit trusts the map: what it says decides which functions share a body, never what a
+//! body does.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -14,7 +17,7 @@
 //! | `summary` | summaries as files: the format, and writing |
 //! | `summaries` | reading such files |
 //! | `merge` | merges files of summaries to one |
-//! | `combine` | has the functions of all units decided about, shape by shape |
+//! | `combine` | passes the functions of each shape to the decision function |
 //! | `sharing_map` | sharing maps as files |
 
 #![no_std]

@@ -1,7 +1,8 @@
 //! Reading files of [summaries](super::summary).
 //!
-//! Opening a file reads its two ends and its units. Everything else is read block by block or shape by shape, and
-//! verified as it is. This module does not decide anything, and does *not* keep the functions of a file in memory.
+//! Opening a file reads its two ends and its units. Everything else is read block by block or shape
+//! by shape, and verified as it is. This module does not decide anything, and does *not* keep the
+//! functions of a file in memory.
 
 use crate::cell::{Cell, FunctionSummary, Identity, UnitSummary};
 use crate::format::{
@@ -180,7 +181,8 @@ impl<'a> Summaries<'a> {
         Ok(hashes)
     }
 
-    /// The name of this number. Reads a block; the first time, the beginnings of all blocks of names.
+    /// The name of this number. Reads a block; the first time, the beginnings of all blocks of
+    /// names.
     pub(super) fn name(&self, number: u32) -> Result<String, FormatError> {
         let damaged = FormatError::Damaged(SECTIONS[NAMES]);
         let blocks = match self.name_blocks.get() {
@@ -222,8 +224,8 @@ impl<'a> Summaries<'a> {
         Ok(starts)
     }
 
-    /// The summary of a unit, as it was before it was written, with functions and symbols in the order of the file. For
-    /// tools and tests: reads the whole file.
+    /// The summary of a unit, as it was before it was written, with functions and symbols in the
+    /// order of the file. For tools and tests: reads the whole file.
     ///
     /// Panics if there are fewer units.
     pub fn unit(&self, number: usize) -> Result<UnitSummary, FormatError> {
@@ -233,7 +235,8 @@ impl<'a> Summaries<'a> {
         Ok(UnitSummary { unit: unit.name, settings: self.settings, symbols, functions })
     }
 
-    /// The functions of a symbol, each as the only one of the summary of its unit. For tools: reads the whole file.
+    /// The functions of a symbol, each as the only one of the summary of its unit. For tools: reads
+    /// the whole file.
     pub fn find(&self, symbol: &str) -> Result<Vec<UnitSummary>, FormatError> {
         let mut names = self.names();
         let mut number = None;
@@ -255,8 +258,8 @@ impl<'a> Summaries<'a> {
         Ok(functions.into_iter().map(of_unit).collect())
     }
 
-    /// Some functions in the order of the file, each with the number of its unit, and the symbols that they use. Reads the
-    /// whole file.
+    /// Some functions in the order of the file, each with the number of its unit, and the symbols
+    /// that they use. Reads the whole file.
     #[expect(clippy::type_complexity, reason = "two lists")]
     fn select(
         &self,

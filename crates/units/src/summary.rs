@@ -1,7 +1,8 @@
 //! Summaries as files: of one unit, or of several whose summaries were merged.
 //!
-//! The bytes of a file depend only on the functions in it: neither on the order in which they were added, nor on how
-//! they were distributed over files that were merged, nor on symbols that no function uses.
+//! The bytes of a file depend only on the functions in it: neither on the order in which they were
+//! added, nor on how they were distributed over files that were merged, nor on symbols that no
+//! function uses.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -13,11 +14,12 @@
 //! | … | index, in blocks: shape (16), number of its rows, bytes of its rows, the lower half of their XXH3-64 (4). Ascending by shape |
 //! | 88 | the bytes of units, names, contents, rows, index; the numbers of units, names, contents, functions, shapes (8 each); XXH3-64 of the header and these |
 //!
-//! Lengths and numbers are varints unless their width is given. A name takes a byte that says how many bytes it shares
-//! with the name before it in the block (255 at most), then the length of what follows, then what follows. Symbols are
-//! numbered by names first, then by contents.
+//! Lengths and numbers are varints unless their width is given. A name takes a byte that says how
+//! many bytes it shares with the name before it in the block (255 at most), then the length of what
+//! follows, then what follows. Symbols are numbered by names first, then by contents.
 //!
-//! A row is a function. The rows of a shape are ordered by unit, name, linkage, mark, sizes and cells. A row has:
+//! A row is a function. The rows of a shape are ordered by unit, name, linkage, mark, sizes and
+//! cells. A row has:
 //!
 //! | bytes | what |
 //! |---|---|
@@ -43,7 +45,8 @@
 //!
 //! Types are their numbers less `0x70`; 31 says that the number of the type follows as a varint.
 //!
-//! This module writes such files, and reads what stands in a row; it does *not* open files (`summaries`).
+//! This module writes such files, and reads what stands in a row; it does *not* open files
+//! (`summaries`).
 
 use crate::cell::{Cell, FunctionSummary, Identity, UnitSummary};
 use crate::format::{
@@ -447,7 +450,8 @@ impl Cell {
     }
 }
 
-/// A hash of what a symbol means: XXH3-64 of a byte, 0 for names and 1 for contents, and the bytes of the name or digest.
+/// A hash of what a symbol means: XXH3-64 of a byte, 0 for names and 1 for contents, and the bytes
+/// of the name or digest.
 pub fn identity_hash(identity: &Identity) -> u64 {
     match identity {
         Identity::Name(name) => symbol_hash(0, name.as_bytes()),
@@ -459,8 +463,9 @@ pub(super) fn symbol_hash(kind: u8, bytes: &[u8]) -> u64 {
     checksum(&[&[kind], bytes])
 }
 
-/// A hash of what a function has at a place, the same in all units: XXH3-64 of its kind and fields, where a
-/// symbol is the [hash](identity_hash) of what it means. Calls of the function itself have one hash.
+/// A hash of what a function has at a place, the same in all units: XXH3-64 of its kind and fields,
+/// where a symbol is the [hash](identity_hash) of what it means. Calls of the function itself have
+/// one hash.
 pub fn cell_hash(cell: &Cell, identity_hash: impl FnOnce(u32) -> u64) -> u64 {
     let mut bytes = [0; 24];
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);

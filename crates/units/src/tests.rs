@@ -1,5 +1,5 @@
-//! Files of summaries and maps: that they say what was written, that nothing depends on how summaries were collected, and
-//! that damage is an error and nothing worse.
+//! Files of summaries and maps: that they say what was written, that nothing depends on how
+//! summaries were collected, and that damage is an error and nothing worse.
 
 use super::*;
 use crate::format::{Bytes, checksum};
@@ -112,8 +112,8 @@ fn meaning(unit: &UnitSummary) -> Vec<String> {
     functions
 }
 
-/// Those that agree in the columns in which any two of most of the group agree share a body; columns that differ together are a
-/// parameter.
+/// Those that agree in the columns in which any two of most of the group agree share a body;
+/// columns that differ together are a parameter.
 fn decide(group: &Group<'_>) -> Vec<SetDecision> {
     let mut by_columns: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for (at, row) in group.rows.iter().enumerate() {

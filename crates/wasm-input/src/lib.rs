@@ -1,13 +1,15 @@
-//! The Cranelift IR that Wasmtime makes of a WebAssembly module or component, and which of its functions are reachable
-//! from outside of them.
+//! The Cranelift IR that Wasmtime makes of a WebAssembly module or component, and which of its
+//! functions are reachable from outside of them.
 //!
-//! [`translate`] takes the bytes of a module, of a component or of either as text, has Wasmtime translate it without
-//! optimisation, and returns the text of each function with what is known of it: functions are merged before they are
-//! optimised. It runs no WebAssembly, and it does *not* read CLIF: that is for `clif-unit`.
+//! [`translate`] takes the bytes of a module, of a component or of either as text, has Wasmtime
+//! translate it without optimisation, and returns the text of each function with what is known of
+//! it: functions are merged before they are optimised. It runs no WebAssembly, and it does *not*
+//! read CLIF: that is for `clif-unit`.
 //!
-//! Wasmtime names a function by two numbers. Those of the first core module are `u0:0`, `u0:1` and so on, without the
-//! functions that it imports; those of the second core module of a component are `u1:0`, and so on. Trampolines and
-//! other functions of Wasmtime's own, which the runtime calls, are in namespaces that are far larger.
+//! Wasmtime names a function by two numbers. Those of the first core module are `u0:0`, `u0:1` and
+//! so on, without the functions that it imports; those of the second core module of a component are
+//! `u1:0`, and so on. Trampolines and other functions of Wasmtime's own, which the runtime calls,
+//! are in namespaces that are far larger.
 
 mod names;
 mod reach;
@@ -27,8 +29,8 @@ pub struct Function {
     pub name: String,
     /// The name of the file that Wasmtime writes: `wasm[0]--function[14]--name.clif`.
     pub file: String,
-    /// Its CLIF. The first line is a comment with the number of the function in its module, which counts imported
-    /// functions, and with its name there, if it has one.
+    /// Its CLIF. The first line is a comment with the number of the function in its module, which
+    /// counts imported functions, and with its name there, if it has one.
     pub text: String,
     /// Whether code outside of all these functions reaches it.
     pub reach: Reach,
@@ -50,10 +52,11 @@ pub enum Reach {
 /// How functions are translated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
-    /// The triple of the target, with no more than its baseline instruction set, so that the result is the same
-    /// everywhere. Without one, it is the processor at hand with all that it has.
+    /// The triple of the target, with no more than its baseline instruction set, so that the result
+    /// is the same everywhere. Without one, it is the processor at hand with all that it has.
     pub target: Option<&'a str>,
-    /// Whether Wasmtime works on all threads of the current `rayon` pool. The result does not depend on it.
+    /// Whether Wasmtime works on all threads of the current `rayon` pool. The result does not
+    /// depend on it.
     pub parallel: bool,
 }
 
@@ -83,12 +86,13 @@ pub fn count(wasm: &[u8]) -> Result<usize, Error> {
 
 /// Translates all functions of a module or component, in the order of their files' names.
 ///
-/// `directory` is empty, and Wasmtime can write there what it likes; it is the caller who removes it.
+/// `directory` is empty, and Wasmtime can write there what it likes; it is the caller who removes
+/// it.
 ///
 /// # Errors
 ///
-/// Bytes that are not WebAssembly, are not valid, define no functions, or cannot be translated for the target, with the place in
-/// the bytes if it is known; and a directory that cannot be read.
+/// Bytes that are not WebAssembly, are not valid, define no functions, or cannot be translated for
+/// the target, with the place in the bytes if it is known; and a directory that cannot be read.
 pub fn translate(
     wasm: &[u8],
     options: Options<'_>,

@@ -1,9 +1,10 @@
 //! Names of functions that Wasmtime does not write as they are.
 //!
-//! Wasmtime writes the IR of a function into a file with the name that the module gives the function, and panics if there
-//! can be no such file, as for `~lib/rt/free`. So such names are overwritten in a copy of the module, byte by byte. Of
-//! long names, it writes the beginning. Both are put back into the comments that it has written. A function without a
-//! name gets that of its first export. No other custom section than that of names is read.
+//! Wasmtime writes the IR of a function into a file with the name that the module gives the
+//! function, and panics if there can be no such file, as for `~lib/rt/free`. So such names are
+//! overwritten in a copy of the module, byte by byte. Of long names, it writes the beginning. Both
+//! are put back into the comments that it has written. A function without a name gets that of its
+//! first export. No other custom section than that of names is read.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -49,7 +50,8 @@ impl<'a> Escaped<'a> {
     ///
     /// # Errors
     ///
-    /// Malformed WebAssembly. A malformed section of names is not an error: Wasmtime ignores it as well.
+    /// Malformed WebAssembly. A malformed section of names is not an error: Wasmtime ignores it as
+    /// well.
     pub fn of(wasm: &'a [u8]) -> Result<Escaped<'a>, BinaryReaderError> {
         let mut escaped = Escaped { wasm: Cow::Borrowed(wasm), names: Names::default() };
         let mut modules = 0;

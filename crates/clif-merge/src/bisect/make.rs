@@ -1,7 +1,7 @@
 //! The file on which the command of `bisect` is run: a unit, merged up to a limit.
 //!
-//! An object is made of the merged text and not by a `MergingModule`, so that the merges are those of the text, in the
-//! same order.
+//! An object is made of the merged text and not by a `MergingModule`, so that the merges are those
+//! of the text, in the same order.
 
 use super::EmitKind;
 use crate::args::Pass;
@@ -124,8 +124,8 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// The `target` and `set` lines before the first function of each text, each once. A text that is merged has none, but
-/// the command may compile it.
+/// The `target` and `set` lines before the first function of each text, each once. A text that is
+/// merged has none, but the command may compile it.
 fn header(sources: &[Source]) -> String {
     let mut lines: Vec<&str> = Vec::new();
     for source in sources {

@@ -10,8 +10,8 @@ use cranelift_mergefunc::explain::Rule;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Filters")]
 pub struct Filter {
-    /// Only functions and data objects of this name: %f, f, what the source calls it, the end of that
-    /// behind '::', or a pattern with '*' and '?'
+    /// Only functions and data objects of this name: %f, f, what the source calls it, the end of
+    /// that behind '::', or a pattern with '*' and '?'
     #[arg(long = "function", value_name = "NAME")]
     functions: Vec<String>,
 

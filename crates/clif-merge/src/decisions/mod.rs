@@ -1,9 +1,10 @@
-//! The decisions about all functions and data objects of a unit, as data: the one table behind reports, remarks,
-//! pages and comparisons.
+//! The decisions about all functions and data objects of a unit, as data: the one table behind
+//! reports, remarks, pages and comparisons.
 //!
-//! A row says what became of one function or object and why, how many bytes of native code that saves, and, for a
-//! function that was kept, which other one resembles it and where the two differ first. The table is complete and in
-//! the order of the unit; renderings choose and sort. It decides nothing, and prints nothing.
+//! A row says what became of one function or object and why, how many bytes of native code that
+//! saves, and, for a function that was kept, which other one resembles it and where the two differ
+//! first. The table is complete and in the order of the unit; renderings choose and sort. It
+//! decides nothing, and prints nothing.
 
 pub mod decide;
 pub mod filter;
@@ -26,8 +27,8 @@ use std::collections::HashMap;
 
 /// The decision about one function or data object.
 ///
-/// This is a row of the JSON, field by field: fields are added to it, and neither removed nor given another meaning,
-/// while the `schema` of reports is 1.
+/// This is a row of the JSON, field by field: fields are added to it, and neither removed nor given
+/// another meaning, while the `schema` of reports is 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     /// Whether something was merged, could have been, or neither.
@@ -45,7 +46,8 @@ pub struct Decision {
     /// The line in that file, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// The number of the class: of equal functions or objects, or of all whose bodies one parameterised body replaces.
+    /// The number of the class: of equal functions or objects, or of all whose bodies one
+    /// parameterised body replaces.
     pub class: u32,
     /// Its disposition, and why.
     #[serde(flatten)]
@@ -108,8 +110,8 @@ pub struct Resembled {
     /// In how many constants or callees the functions of a set differ that differ in nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<usize>,
-    /// Of two functions of which no more is known than that they begin with the same opcodes: how many of those of the
-    /// longer one, in percent.
+    /// Of two functions of which no more is known than that they begin with the same opcodes: how
+    /// many of those of the longer one, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub common: Option<usize>,
     /// The stable id of the rule that makes the first difference matter; none if the two are equal.
@@ -169,8 +171,8 @@ pub struct Planned<'a> {
     pub sizes: &'a Sizes,
 }
 
-/// The table: functions of the unit in its order, new bodies, data objects. Walks each function that was kept, and the one
-/// that it resembles.
+/// The table: functions of the unit in its order, new bodies, data objects. Walks each function
+/// that was kept, and the one that it resembles.
 pub fn decisions(planned: &Planned<'_>, jobs: &Jobs) -> Vec<Decision> {
     let Planned { plan, .. } = planned;
     let resembling = Resembling::of(planned);

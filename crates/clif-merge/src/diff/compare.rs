@@ -1,8 +1,10 @@
-//! Two tables of decisions, before and after a change: which functions and which merges appeared and disappeared.
+//! Two tables of decisions, before and after a change: which functions and which merges appeared
+//! and disappeared.
 //!
-//! Functions and data objects are the same if they have one name: that of the source where it is known, since Wasmtime's
-//! numbers shift, or that of the text. Of several with one name, those are paired first about which the same was
-//! decided, so that only what changed is left; the others in the order of their sizes. It compares tables, not code.
+//! Functions and data objects are the same if they have one name: that of the source where it is
+//! known, since Wasmtime's numbers shift, or that of the text. Of several with one name, those are
+//! paired first about which the same was decided, so that only what changed is left; the others in
+//! the order of their sizes. It compares tables, not code.
 
 use crate::decisions::{Decision, Item, Kind, Outcome, bytes};
 use serde::Serialize;

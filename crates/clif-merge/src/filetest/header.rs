@@ -1,8 +1,8 @@
 //! The header of a filetest: its commands, its targets with their settings, its features.
 //!
 //! Cranelift's reader refuses the whole file if it names a target that the reader was built
-//! without and a `set` stands above it. So this module takes the lines that `clif_unit` reads, and reports
-//! such targets one by one. It checks spelling, and does not run anything.
+//! without and a `set` stands above it. So this module takes the lines that `clif_unit` reads, and
+//! reports such targets one by one. It checks spelling, and does not run anything.
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clif_unit::error::Place;

@@ -1,8 +1,8 @@
 //! The parts of a filetest, and rewriting its expectations.
 //!
 //! After a function stand its run commands, its expectation and free comments; above the next one
-//! may stand free comments and directives. This module distinguishes them by how the lines begin. It
-//! understands neither the functions nor the expectations.
+//! may stand free comments and directives. This module distinguishes them by how the lines begin.
+//! It understands neither the functions nor the expectations.
 
 use clif_unit::directives::PREFIX;
 use clif_unit::unit::is_function_line;

@@ -1,8 +1,8 @@
 //! Filetests: files of functions with the expected results of merging them.
 //!
 //! `filetests/readme.clif` describes the format. [`check`] does what the header of one file asks
-//! for and reports, and [`workers`] has that done where a crash is only a failed test; which files there
-//! are, and what is printed, is for the subcommand.
+//! for and reports, and [`workers`] has that done where a crash is only a failed test; which files
+//! there are, and what is printed, is for the subcommand.
 
 mod header;
 mod lines;

@@ -1,10 +1,10 @@
 //! Filetests in processes of their own, because the code that they run can crash or never end.
 //!
-//! A worker is this program once more, with some of the files as arguments. It checks them one after
-//! another and writes one line of JSON for each, so that the file at which a worker dies is the first one
-//! without a line: that test failed, and a new worker goes on behind it. There is one worker for each thread
-//! of the machine, and each gets many files, because starting one takes longer than most
-//! files do.
+//! A worker is this program once more, with some of the files as arguments. It checks them one
+//! after another and writes one line of JSON for each, so that the file at which a worker dies is
+//! the first one without a line: that test failed, and a new worker goes on behind it. There is one
+//! worker for each thread of the machine, and each gets many files, because starting one takes
+//! longer than most files do.
 //!
 //! A worker ends when its standard input does, so that none outlives this process however it ends.
 
@@ -165,8 +165,8 @@ impl Worker {
         }
     }
 
-    /// How the process ended, which it has or is about to. That can take a moment in which the system
-    /// writes its memory to a file.
+    /// How the process ended, which it has or is about to. That can take a moment in which the
+    /// system writes its memory to a file.
     fn status(&mut self) -> String {
         for _ in 0..PATIENCE {
             match self.child.try_wait() {

@@ -1,7 +1,8 @@
-//! The data of a page, for its script: columns of the table of decisions, classes, near misses, families, listings.
+//! The data of a page, for its script: columns of the table of decisions, classes, near misses,
+//! families, listings.
 //!
-//! Columns instead of rows, so that no name of a field is repeated for each of many functions. Only pages read it:
-//! its form may change with each version.
+//! Columns instead of rows, so that no name of a field is repeated for each of many functions. Only
+//! pages read it: its form may change with each version.
 
 use super::groups::Group;
 use super::listings::Stream;
@@ -40,7 +41,8 @@ pub struct Data<'a> {
     listings: &'a [Stream],
 }
 
-/// Functions and new bodies: element by element, what a `Decision` has. Names of others are indices.
+/// Functions and new bodies: element by element, what a `Decision` has. Names of others are
+/// indices.
 #[derive(Debug, Default, Serialize)]
 struct Functions<'a> {
     name: Vec<&'a str>,

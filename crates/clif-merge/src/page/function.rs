@@ -1,7 +1,8 @@
 //! The listings of one function: its CLIF, and its native code before and after merging.
 //!
-//! Native code is what Cranelift writes down of its own instructions; nothing is disassembled. A function that gave up its
-//! body has none: then it is the code of what replaces it, below a line that says so.
+//! Native code is what Cranelift writes down of its own instructions; nothing is disassembled. A
+//! function that gave up its body has none: then it is the code of what replaces it, below a line
+//! that says so.
 
 use super::listings::Listing;
 use crate::codegen::Compiler;

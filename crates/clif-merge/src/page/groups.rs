@@ -1,7 +1,7 @@
 //! The classes of a report, as a page shows them.
 //!
-//! Sums over the table of decisions. A function that receives extra arguments is of the class of its parameterised
-//! body, as in the table. It renders nothing.
+//! Sums over the table of decisions. A function that receives extra arguments is of the class of
+//! its parameterised body, as in the table. It renders nothing.
 
 use crate::decisions::{Decision, Item, Kind, by_name};
 use std::collections::BTreeMap;
@@ -70,7 +70,8 @@ impl Group {
     }
 }
 
-/// The classes of functions, those that save most first; of equal ones the larger, and then the lower number.
+/// The classes of functions, those that save most first; of equal ones the larger, and then the
+/// lower number.
 pub fn groups(decisions: &[Decision]) -> Vec<Group> {
     let indices = by_name(decisions);
     let mut classes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();

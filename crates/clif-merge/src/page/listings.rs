@@ -1,8 +1,8 @@
 //! Listings that a page holds: compressed, as text, within a budget.
 //!
-//! The listings of one set are one stream, because members of a set resemble each other. A stream is raw DEFLATE,
-//! which browsers decompress by themselves, in Base64. Which functions are in a set, and which sets come first, is for
-//! the caller to say.
+//! The listings of one set are one stream, because members of a set resemble each other. A stream
+//! is raw DEFLATE, which browsers decompress by themselves, in Base64. Which functions are in a
+//! set, and which sets come first, is for the caller to say.
 
 use crate::jobs::{Jobs, Tools};
 use base64::Engine as _;
@@ -35,7 +35,8 @@ pub struct Stream {
     pub stream: String,
 }
 
-/// How many listings of one set are embedded. Members beyond are equal to these, but for what they differ in.
+/// How many listings of one set are embedded. Members beyond are equal to these, but for what they
+/// differ in.
 const MAX_MEMBERS: usize = 64;
 
 /// How many sets are compressed at a time.

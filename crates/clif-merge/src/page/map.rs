@@ -10,7 +10,8 @@ use crate::table::thousands;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-/// How many classes have a rectangle of their own. The others have one for each part that most of their bytes are.
+/// How many classes have a rectangle of their own. The others have one for each part that most of
+/// their bytes are.
 pub const MAX_CLASSES: usize = 600;
 
 /// The size in units of the drawing, of which a letter has about 7.

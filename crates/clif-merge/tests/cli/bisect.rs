@@ -1,4 +1,5 @@
-//! `clif-merge bisect`: files, reduced units, and leftovers. The output is pinned in `bisect.trycmd`.
+//! `clif-merge bisect`: files, reduced units, and leftovers. The output is pinned in
+//! `bisect.trycmd`.
 #![cfg(unix)]
 
 use crate::program::{Run, names, program, read, run, run_with, temporary, text_of, write};

@@ -1,4 +1,5 @@
-//! Units that a unit was cut into: linked, their objects are the program that the object of the whole unit is.
+//! Units that a unit was cut into: linked, their objects are the program that the object of the
+//! whole unit is.
 //!
 //! The units themselves are for the tests of `cut-unit`.
 

@@ -3,8 +3,8 @@
 use crate::program::{run, run_with, temporary, text_of, write};
 use clif_unit::isa;
 
-/// A function as rustc_codegen_cranelift writes it with `--emit=llvm-ir`: all settings in front of it, and comments
-/// below the first line, behind entities and below instructions.
+/// A function as rustc_codegen_cranelift writes it with `--emit=llvm-ir`: all settings in front of
+/// it, and comments below the first line, behind entities and below instructions.
 fn rustc(symbol: &str) -> String {
     let [isa] = isa::build([isa::short("x86_64")], &[]).expect("is built in");
     let mut text = String::new();

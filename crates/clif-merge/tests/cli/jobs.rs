@@ -35,8 +35,8 @@ fn objects_are_the_same() {
     }
 }
 
-/// The first function that cannot be compiled is named, whichever thread is the first to find one; also where
-/// Cranelift panics.
+/// The first function that cannot be compiled is named, whichever thread is the first to find one;
+/// also where Cranelift panics.
 #[test]
 fn errors_are_the_same() {
     let right =

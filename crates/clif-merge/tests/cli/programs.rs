@@ -1,10 +1,11 @@
-//! Real programs, merged across units: cut into units that are compiled apart and linked, they print what they print
-//! unmerged, and what Wasmtime computed when it translated them.
+//! Real programs, merged across units: cut into units that are compiled apart and linked, they
+//! print what they print unmerged, and what Wasmtime computed when it translated them.
 //!
-//! The programs are in `benches/programs`, and `testkit::programs` makes a host for them. The test compares each
-//! result, and all of the memory that a program leaves behind; all cuts and both targets must print equal outputs, too. How
-//! much merging saves is measured by `benches/cross-unit`, of other units: here it only must save something, by bodies
-//! that several units have. `--nocapture` shows how many.
+//! The programs are in `benches/programs`, and `testkit::programs` makes a host for them. The test
+//! compares each result, and all of the memory that a program leaves behind; all cuts and both
+//! targets must print equal outputs, too. How much merging saves is measured by
+//! `benches/cross-unit`, of other units: here it only must save something, by bodies that several
+//! units have. `--nocapture` shows how many.
 
 use crate::across::{Units, linkers, shared};
 use crate::program::text_of;

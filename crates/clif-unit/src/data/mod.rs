@@ -41,8 +41,9 @@ pub struct GivenData {
 impl GivenData {
     /// The attributes that the pass needs.
     ///
-    /// An alias stays an alias, and a reference to it equals only a reference to the same alias: it equalled
-    /// no other reference when the alias was made, so that merging a merged unit changes nothing.
+    /// An alias stays an alias, and a reference to it equals only a reference to the same alias: it
+    /// equalled no other reference when the alias was made, so that merging a merged unit changes
+    /// nothing.
     pub fn for_pass(&self) -> DataAttributes {
         match self.alias {
             None => self.attributes,
@@ -70,7 +71,8 @@ fn nothing() -> DataObject {
 ///
 /// # Errors
 ///
-/// Pointers to symbols without a single address, and aliases of symbols that are no data objects, with their places.
+/// Pointers to symbols without a single address, and aliases of symbols that are no data objects,
+/// with their places.
 pub fn resolve(
     parsed: Vec<(&str, Parsed)>,
     names: &Names,

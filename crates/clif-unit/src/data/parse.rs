@@ -10,8 +10,9 @@
 //!       | "zero" number | "hex" digits | name [ ( "+" | "-" ) number ]
 //! ```
 //!
-//! An object of `zero` items alone is all zeros and takes no room in a file. `alias=%other` instead of `=` makes
-//! the name another one for an object. This module does not resolve symbols; [`super`] does.
+//! An object of `zero` items alone is all zeros and takes no room in a file. `alias=%other` instead
+//! of `=` makes the name another one for an object. This module does not resolve symbols; [`super`]
+//! does.
 
 use super::POINTER_BYTES;
 use crate::words::{

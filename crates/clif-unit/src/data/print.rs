@@ -43,7 +43,8 @@ pub fn print(data: &GivenData, display: &dyn Fn(&UserExternalName) -> String) ->
     text + &line + "\n"
 }
 
-/// The attributes that differ from the defaults of the tool, which [`crate::directives::defaults_line`] says.
+/// The attributes that differ from the defaults of the tool, which
+/// [`crate::directives::defaults_line`] says.
 fn attributes(data: &GivenData) -> Vec<String> {
     let plain = DataAttributes::default();
     let attributes = match data.alias {

@@ -173,7 +173,8 @@ fn the_limit_counts_merges_over_all_flushes() {
     }
 }
 
-/// Merges of data objects once did not count if functions merged as well, in the same flush or in an earlier one.
+/// Merges of data objects once did not count if functions merged as well, in the same flush or in
+/// an earlier one.
 #[test]
 fn the_limit_counts_functions_and_data() {
     for limit in 0..6 {
@@ -221,8 +222,8 @@ fn a_limit_inside_a_class_that_shares_a_body_works() {
     }
 }
 
-/// `takes_thunk` and `takes_aligned` take the addresses of equal functions and merge; the address that the body
-/// takes, for `aligned` as well, is that of the thunk.
+/// `takes_thunk` and `takes_aligned` take the addresses of equal functions and merge; the address
+/// that the body takes, for `aligned` as well, is that of the thunk.
 #[test]
 fn a_thunk_has_the_alignment_of_the_functions_that_it_is_used_for() {
     let takes = |name: &str, of: &str| {

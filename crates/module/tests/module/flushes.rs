@@ -1,5 +1,6 @@
 //! A flush restricts later flushes: facts of functions that are emitted, functions that were
-//! eliminated, and addresses that are passed as arguments. That holds without a merge cache as well.
+//! eliminated, and addresses that are passed as arguments. That holds without a merge cache as
+//! well.
 
 #![allow(unsafe_code, reason = "compiled code is called through pointers")]
 
@@ -99,8 +100,9 @@ fn run_at_no_multiple_of_16(module: &MergingModule<JITModule>) -> i64 {
     code(cell, cell)
 }
 
-/// The facts of `strong` functions, which a later `weak` one does not state, must not hold for callers of the weak
-/// one: three strong functions share a parameterised body, and the weak one equals one of them but for the facts.
+/// The facts of `strong` functions, which a later `weak` one does not state, must not hold for
+/// callers of the weak one: three strong functions share a parameterised body, and the weak one
+/// equals one of them but for the facts.
 fn check_weaker_later(strong: impl Fn(&str, i64) -> String, weak: String) {
     let first = strong("x", 5) + &strong("y", 6) + &strong("w", 7) + &calls_with_two("d", "x");
     let later = weak + &calls_with_two("e", "z");
@@ -123,8 +125,9 @@ fn check_weaker_later(strong: impl Fn(&str, i64) -> String, weak: String) {
     }
 }
 
-/// The merge cache once lost the alias regions of a parameterised body. A caller of a function without regions was
-/// then merged into a caller of that body, and read the value from before the store.
+/// The merge cache once lost the alias regions of a parameterised body. A caller of a function
+/// without regions was then merged into a caller of that body, and read the value from before the
+/// store.
 #[test]
 fn regions_of_a_parameterised_body_bind_later_callers() {
     let strong = |name: &str, k: i64| writes_between(name, k, "region0", "region1");
@@ -138,8 +141,9 @@ fn alignment_of_accesses_of_a_parameterised_body_binds_later_callers() {
     check_weaker_later(strong, reads_vector("z", 5, ""));
 }
 
-/// `strong` equals `weak` of an earlier flush but for its facts. Its caller `d` once was one class with the later caller `e`
-/// of `weak`, which merged into `d`, and called code that relies on facts that `weak` does not state.
+/// `strong` equals `weak` of an earlier flush but for its facts. Its caller `d` once was one class
+/// with the later caller `e` of `weak`, which merged into `d`, and called code that relies on facts
+/// that `weak` does not state.
 #[test]
 fn callers_of_functions_with_different_facts_differ() {
     let results = [insignificant(), unmerged(insignificant())].map(|options| {
@@ -162,7 +166,8 @@ fn callers_of_functions_with_different_facts_differ() {
     assert_eq!(results[0], results[1]);
 }
 
-/// The results of functions in a JIT that is flushed program by program, merged; asserts that they are those of an unmerged run.
+/// The results of functions in a JIT that is flushed program by program, merged; asserts that they
+/// are those of an unmerged run.
 #[track_caller]
 fn in_turn(
     options: ModuleOptions,
@@ -179,8 +184,8 @@ fn in_turn(
     merged
 }
 
-/// Functions that share a parameterised body have no code but a thunk, so a later function that equals one of them has no
-/// body to merge into.
+/// Functions that share a parameterised body have no code but a thunk, so a later function that
+/// equals one of them has no body to merge into.
 #[test]
 fn a_later_function_does_not_merge_into_a_thunk() {
     for linkage in ["local", "export"] {
@@ -204,8 +209,8 @@ fn forgetful(policy: Policy) -> ModuleOptions {
     ModuleOptions { back_end: BackEnd::Jit, remember: false, ..options }
 }
 
-/// Without a merge cache, a later flush once took an earlier flush that had remembered nothing for one that had
-/// eliminated nothing: code referred to symbols without code.
+/// Without a merge cache, a later flush once took an earlier flush that had remembered nothing for
+/// one that had eliminated nothing: code referred to symbols without code.
 #[test]
 fn later_references_to_eliminated_functions_lead_to_their_code() {
     for policy in [Policy::Off, Policy::Balanced, Policy::Size] {
@@ -223,7 +228,8 @@ fn later_references_to_eliminated_functions_lead_to_their_code() {
     }
 }
 
-/// Addresses of eliminated functions, in code and in data: two functions with significant addresses were found equal.
+/// Addresses of eliminated functions, in code and in data: two functions with significant addresses
+/// were found equal.
 #[test]
 fn addresses_that_a_later_flush_compares_stay_apart() {
     let compares = "export function %d(i64) -> i64 system_v {

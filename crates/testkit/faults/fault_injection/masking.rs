@@ -1,5 +1,5 @@
-//! Functions and data objects in which some field is masked, so that a comparator that reads them overlooks
-//! it.
+//! Functions and data objects in which some field is masked, so that a comparator that reads them
+//! overlooks it.
 //!
 //! Entities keep their numbers. A masked field has the same value everywhere.
 

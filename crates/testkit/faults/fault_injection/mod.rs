@@ -1,11 +1,13 @@
-//! Faults to inject, one at a time: a comparator that overlooks a field, a plan that merges too much, an
-//! incomplete rewrite. Each is a mistake that a merger could make, or that one has made.
+//! Faults to inject, one at a time: a comparator that overlooks a field, a plan that merges too
+//! much, an incomplete rewrite. Each is a mistake that a merger could make, or that one has made.
 //!
-//! [`planted`] runs a closure with one fault injected in this thread. The library asks for the fault in few
-//! places (`hooks` of the test kit), and only in a copy that is made for that. A comparator that overlooks a field is one that reads
-//! functions in which the field is masked (`masking`).
+//! [`planted`] runs a closure with one fault injected in this thread. The library asks for the
+//! fault in few places (`hooks` of the test kit), and only in a copy that is made for that. A
+//! comparator that overlooks a field is one that reads functions in which the field is masked
+//! (`masking`).
 //!
-//! The faults test the tests: `crates/testkit/faults/tests/fault_injection.rs` says which oracle must notice which fault.
+//! The faults test the tests: `crates/testkit/faults/tests/fault_injection.rs` says which oracle
+//! must notice which fault.
 
 mod masking;
 mod plans;
@@ -85,7 +87,8 @@ faults! {
     NoTrapWildcard = "no-trap-wildcard",
     /// Byte orders.
     ByteOrder = "byte-order",
-    /// Memory flags that let the optimiser assume facts: `aligned`, `readonly`, `can_move`, alias regions.
+    /// Memory flags that let the optimiser assume facts: `aligned`, `readonly`, `can_move`, alias
+    /// regions.
     MemoryFlags = "memory-flags",
     /// Alias regions.
     AliasRegion = "alias-region",
@@ -247,7 +250,8 @@ faults! {
     BodyBecomesThunk = "body-becomes-thunk",
     /// Calls that are compared as they are written go to the callee of another function.
     WrittenElsewhere = "written-elsewhere",
-    /// A function whose address is passed has no code, if only its calls passed its extra arguments before.
+    /// A function whose address is passed has no code, if only its calls passed its extra arguments
+    /// before.
     CalleeWithoutThunk = "callee-without-thunk",
     /// Functions that call themselves call the first function of their set instead.
     SelfCallForgotten = "self-call-forgotten",
@@ -320,7 +324,8 @@ faults! {
     StreamedCalleesAsWritten = "streamed-callees-as-written",
     /// Addresses that their code takes are not recorded.
     StreamedAddresses = "streamed-addresses",
-    /// Symbols that their tables observe, such as those of calls that can be patched, are not recorded.
+    /// Symbols that their tables observe, such as those of calls that can be patched, are not
+    /// recorded.
     StreamedTables = "streamed-tables",
     /// Addresses that data objects hold are not recorded.
     StreamedPointers = "streamed-pointers",
@@ -336,9 +341,11 @@ faults! {
     StreamedDigest = "streamed-digest",
     /// All symbols that are not added are one.
     StreamedImports = "streamed-imports",
-    /// Callees of code that is not added may lose their symbols to a body that takes extra arguments.
+    /// Callees of code that is not added may lose their symbols to a body that takes extra
+    /// arguments.
     StreamedCalls = "streamed-calls",
-    /// Callees of code that may be replaced may lose their symbols, although that code may also stay.
+    /// Callees of code that may be replaced may lose their symbols, although that code may also
+    /// stay.
     ReplacedCallees = "replaced-callees",
     /// The IR of a function that equals a held one is requested under its own number.
     HeldBody = "held-body",
@@ -376,11 +383,13 @@ faults! {
     ContentKeepsNoSymbol = "content-keeps-no-symbol",
     /// Functions that were merged into a function do not follow it into its content-addressed body.
     ContentFollowers = "content-followers",
-    /// Shared code passes the extra arguments of a thunk that is called with more arguments than it has.
+    /// Shared code passes the extra arguments of a thunk that is called with more arguments than it
+    /// has.
     ContentMismatched = "content-mismatched",
     /// Functions that share a body that a map names pass the extra arguments of the first of them.
     SharedArguments = "shared-arguments",
-    /// The callees that functions of a set pass are not recorded before it is decided what becomes of the functions.
+    /// The callees that functions of a set pass are not recorded before it is decided what becomes
+    /// of the functions.
     RowsPassed = "rows-passed",
 
     // No fault.

@@ -144,8 +144,8 @@ impl Builder<'_, '_, '_> {
         types.into_iter().map(|ty| self.operand(ty).value).collect()
     }
 
-    /// The address of a function: from the code, from a table, or one of two. With the number of the
-    /// last group that it can be of.
+    /// The address of a function: from the code, from a table, or one of two. With the number of
+    /// the last group that it can be of.
     fn pointer(&mut self, callee: Callee, signature: &Signature) -> (Value, u32) {
         if callee.namespace == FUNCTIONS {
             match self.draw.below(4) {

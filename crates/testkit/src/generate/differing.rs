@@ -1,12 +1,13 @@
 //! Functions that differ from another one in few instructions, so that one body for both pays.
 //!
-//! `variant` makes a few *edits*, at every kind of position of a block and of a function (`Where`): an instruction has
-//! another opcode, condition, type, width, flag or operand (`changes`, and `narrow`), is missing, is exchanged with its
-//! neighbour, or others come before it, whose results are used later in the block, in other blocks, or as arguments of
-//! blocks (`insert`). Control flow, the signature and stack slots stay, or no body could be shared.
+//! `variant` makes a few *edits*, at every kind of position of a block and of a function (`Where`):
+//! an instruction has another opcode, condition, type, width, flag or operand (`changes`, and
+//! `narrow`), is missing, is exchanged with its neighbour, or others come before it, whose results
+//! are used later in the block, in other blocks, or as arguments of blocks (`insert`). Control
+//! flow, the signature and stack slots stay, or no body could be shared.
 //!
-//! A variant keeps to the conventions, so it runs. Whether it does the same as the function is *not* known: an edit may
-//! be undone by another one, or exchange equal things.
+//! A variant keeps to the conventions, so it runs. Whether it does the same as the function is
+//! *not* known: an edit may be undone by another one, or exchange equal things.
 
 use crate::generate::changes::{self, Change, Kind};
 use crate::generate::conventions::{READONLY_OFFSET, memory_symbol, out_of_fuel};
@@ -107,7 +108,8 @@ const CHANGES: [Kind; 22] = [
     Kind::Removal,
 ];
 
-/// Draws a variant of a function. Takes two bytes: which edits are made need not be visible to a fuzzer.
+/// Draws a variant of a function. Takes two bytes: which edits are made need not be visible to a
+/// fuzzer.
 pub(super) fn variant(draw: &mut Draw<'_, '_>, group: Group<'_>, seed: &Seed) -> Variant {
     let bytes = draw.rng().bytes(4096);
     let mut bytes = Unstructured::new(&bytes);
@@ -132,8 +134,9 @@ pub(super) fn variant(draw: &mut Draw<'_, '_>, group: Group<'_>, seed: &Seed) ->
     variant
 }
 
-/// Two variants of a function with a pointer that only for the second one points into the memory. It alone reads through the
-/// pointer, in a loop, and states that the load may be moved to anywhere. `None` if there is no memory or no loop.
+/// Two variants of a function with a pointer that only for the second one points into the memory.
+/// It alone reads through the pointer, in a loop, and states that the load may be moved to
+/// anywhere. `None` if there is no memory or no loop.
 pub(super) fn with_pointer(draw: &mut Draw<'_, '_>, seed: &Seed) -> Option<[Variant; 2]> {
     let entry = seed.func.layout.entry_block()?;
     let last = seed.func.layout.last_inst(entry)?;

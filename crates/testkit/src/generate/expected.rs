@@ -1,10 +1,10 @@
 //! The known classes of a generated unit, from how it was made.
 //!
-//! The definition is that of `classes`: the greatest relation in which two functions are equal if their bodies
-//! are, and if their i-th references are to the same symbol or to equal functions that may replace each other.
-//! Here bodies are equal because they are copies, and differ because they were made to. For some it is not known;
-//! so there are two relations, one in which all of these are equal and one in which none are. Where both agree, the answer
-//! is known.
+//! The definition is that of `classes`: the greatest relation in which two functions are equal if
+//! their bodies are, and if their i-th references are to the same symbol or to equal functions that
+//! may replace each other. Here bodies are equal because they are copies, and differ because they
+//! were made to. For some it is not known; so there are two relations, one in which all of these
+//! are equal and one in which none are. Where both agree, the answer is known.
 
 use cranelift_codegen::ir::Inst;
 
@@ -67,8 +67,9 @@ impl Expected {
         self.relations[a][b]
     }
 
-    /// Whether two functions may behave equally, although symbols or addresses that they use may not replace each
-    /// other where they can be observed. Functions for which this is false differ in what they compute.
+    /// Whether two functions may behave equally, although symbols or addresses that they use may
+    /// not replace each other where they can be observed. Functions for which this is false differ
+    /// in what they compute.
     pub fn do_the_same(&self, a: usize, b: usize) -> bool {
         self.same[a][b]
     }
@@ -84,8 +85,8 @@ fn bodies(a: &Node, b: &Node) -> Relation {
         // At either place one of them is as in the body of the group.
         Relation::Different
     } else if near == [true, true] || near[0] && !a.certain || near[1] && !b.certain {
-        // Two changes of the same body can be one change. Near misses of different groups differ in what can be
-        // changed.
+        // Two changes of the same body can be one change. Near misses of different groups differ in
+        // what can be changed.
         Relation::Unknown
     } else {
         Relation::Different

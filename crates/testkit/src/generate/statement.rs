@@ -1,5 +1,5 @@
-//! The behaviour of a function, as data: statements that are drawn once, copied with other constants and references, made
-//! smaller and printed. `steps` builds the function.
+//! The behaviour of a function, as data: statements that are drawn once, copied with other
+//! constants and references, made smaller and printed. `steps` builds the function.
 //!
 //! Every function takes `(n, g, a, b, …)` and returns a number:
 //!
@@ -70,8 +70,8 @@ impl Shape {
     }
 }
 
-/// The facts that the front end states about the accesses of a function, by pointer. All of them are true wherever
-/// the function is called: see `incremental::contract`.
+/// The facts that the front end states about the accesses of a function, by pointer. All of them
+/// are true wherever the function is called: see `incremental::contract`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The number of a region, or 0 for none.
@@ -165,7 +165,8 @@ pub struct Place {
     pub data: usize,
     /// The number of the item.
     pub slot: usize,
-    /// The number of the item whose address the reference has. The accessed place is behind or before it.
+    /// The number of the item whose address the reference has. The accessed place is behind or
+    /// before it.
     pub base: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Builds functions of statements, whose arithmetic the generator draws.
 //!
-//! Statements are what must be known of a function before it is built: what it refers to, which facts it has, and
-//! which of its constants differ from those of its copies.
+//! Statements are what must be known of a function before it is built: what it refers to, which
+//! facts it has, and which of its constants differ from those of its copies.
 
 use crate::generate::body::Body;
 use crate::generate::draw::Draw;
@@ -135,7 +135,8 @@ impl Builder<'_> {
         self.body.ins().iconst(ty, value & (-1i64 as u64 >> (64 - ty.bits())) as i64)
     }
 
-    /// Makes the number depend on a value such that the same value makes another difference the next time.
+    /// Makes the number depend on a value such that the same value makes another difference the
+    /// next time.
     fn absorb(&mut self, value: Value) {
         let three = self.constant(I64, 3);
         let product = self.body.ins().imul(self.current, three);

@@ -1,4 +1,5 @@
-//! Where faults are planted in the library, and in the two modules of the test kit that must know of them.
+//! Where faults are planted in the library, and in the two modules of the test kit that must know
+//! of them.
 //!
 //! `inject` inserts this code into a copy of the workspace. Which faults there are is said in
 //! `faults/fault_injection/mod.rs`.
@@ -17,7 +18,8 @@ pub fn all() -> Vec<Hook> {
 
 /// Those of everything else than the modules above, in the order of their files.
 const HOOKS: &[Hook] = &[
-    // Another version, so that Cargo takes nothing that it compiles for one workspace for that of the other.
+    // Another version, so that Cargo takes nothing that it compiles for one workspace for that of
+    // the other.
     Hook {
         file: "Cargo.toml",
         at: &["version = \"0.1.0\""],

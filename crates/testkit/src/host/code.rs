@@ -1,7 +1,8 @@
 //! A program as bytes at addresses, for any target, and what Cranelift says of them.
 //!
-//! It compiles, lays out and links; the host chooses the addresses and the imports ([`Ground`]). Nothing is looked
-//! up by name, and an alias is one more symbol for an address, which `cranelift-jit` does not support.
+//! It compiles, lays out and links; the host chooses the addresses and the imports ([`Ground`]).
+//! Nothing is looked up by name, and an alias is one more symbol for an address, which
+//! `cranelift-jit` does not support.
 
 use super::fail;
 use crate::program::{DataDefinition, Definition, Jump, MEMORY, Program};

@@ -1,10 +1,12 @@
-//! A third implementation: the same programs, one instruction at a time, by Cranelift's interpreter.
+//! A third implementation: the same programs, one instruction at a time, by Cranelift's
+//! interpreter.
 //!
-//! The interpreter computes what an instruction does with values; memory, calls, imports and exceptions are done
-//! here, since its own state has only stacks. Thunks and aliases are followed. An instruction that it does not
-//! support (some vector instructions, some conversions) ends an invocation without an outcome. Its stack is not
-//! that of a machine, and its addresses are not those of one: only [`Outcome`]s of programs that keep to the
-//! conventions can be compared with those of a machine.
+//! The interpreter computes what an instruction does with values; memory, calls, imports and
+//! exceptions are done here, since its own state has only stacks. Thunks and aliases are followed.
+//! An instruction that it does not support (some vector instructions, some conversions) ends an
+//! invocation without an outcome. Its stack is not that of a machine, and its addresses are not
+//! those of one: only [`Outcome`]s of programs that keep to the conventions can be compared with
+//! those of a machine.
 
 use super::{MAX_TRACE, STACK_BYTES};
 use crate::differential::{

@@ -218,7 +218,8 @@ impl<'a, M: Module> Definer<'a, M> {
         Definer { module, ids, program, bodies, prefix, aligns: false, unit: None }
     }
 
-    /// Definitions for a module that can be asked for alignments only through the code of a function.
+    /// Definitions for a module that can be asked for alignments only through the code of a
+    /// function.
     pub fn plain(
         module: M,
         program: &'a Program,
@@ -265,7 +266,8 @@ impl<'a, M: Module> Definer<'a, M> {
         if known { Ok(()) } else { self.declare(part, linkage) }
     }
 
-    /// Makes the calls of a flush, up to the flush itself. `say` is called for every part before it is defined.
+    /// Makes the calls of a flush, up to the flush itself. `say` is called for every part before it
+    /// is defined.
     ///
     /// # Errors
     ///

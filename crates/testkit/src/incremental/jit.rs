@@ -34,7 +34,8 @@ pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Findi
     result
 }
 
-/// Runs the plain program with optimised code and without. Facts that are not true would show as a difference.
+/// Runs the plain program with optimised code and without. Facts that are not true would show as a
+/// difference.
 ///
 /// # Errors
 ///
@@ -78,7 +79,8 @@ pub trait Merged {
     fn place(&self, part: Part) -> Option<*const u8>;
 }
 
-/// Defines the program flush by flush in both modules, runs both whenever they are ready, and compares.
+/// Defines the program flush by flush in both modules, runs both whenever they are ready, and
+/// compares.
 ///
 /// # Errors
 ///

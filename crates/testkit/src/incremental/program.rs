@@ -8,7 +8,8 @@ use cranelift_mergefunc::{Addresses, Attributes};
 use cranelift_mergefunc_module::ModuleOptions;
 use cranelift_module::Linkage;
 
-/// The buffer that a function called from outside gets has two areas, and one that is never written to.
+/// The buffer that a function called from outside gets has two areas, and one that is never written
+/// to.
 const _: () = assert!(BUFFER == 3 * AREA as usize);
 /// How many numbers a function takes at most behind its pointers.
 pub const MAX_EXTRAS: usize = ARGUMENTS - 4;
@@ -31,7 +32,8 @@ pub struct Program {
     pub calls: Vec<Call>,
     /// Functions and data objects that another image interposes, in a shared library.
     pub interposed: Vec<Part>,
-    /// Whether merging knows nothing of the module that it wraps: see [`BackEnd::Any`](cranelift_mergefunc_module::BackEnd::Any).
+    /// Whether merging knows nothing of the module that it wraps: see
+    /// [`BackEnd::Any`](cranelift_mergefunc_module::BackEnd::Any).
     pub any_back_end: bool,
     /// Whether the last flush is that of the end of the module, after which nothing comes.
     pub finishes: bool,
@@ -93,7 +95,8 @@ pub struct Data {
     pub writable: bool,
     /// How it is declared.
     pub linkage: Linkage,
-    /// The attributes that merging gets of it, as far as data objects have them, but for the linkage.
+    /// The attributes that merging gets of it, as far as data objects have them, but for the
+    /// linkage.
     pub attributes: Attributes,
 }
 

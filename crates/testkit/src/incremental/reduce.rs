@@ -6,14 +6,15 @@ use cranelift_mergefunc::{Attributes, Similar};
 use cranelift_mergefunc_module::ModuleOptions;
 use std::collections::BTreeMap;
 
-/// A way to make a program smaller: that of a number. The outer `None` says that there is none of that
-/// number and none behind it, the inner one that this one changes nothing.
+/// A way to make a program smaller: that of a number. The outer `None` says that there is none of
+/// that number and none behind it, the inner one that this one changes nothing.
 type Step = fn(&Program, usize) -> Option<Option<Program>>;
 
-/// The smallest program that was found by removing one part after the other, such that `shows` still holds. It
-/// must hold of `program`, and is called `tries` times at most.
+/// The smallest program that was found by removing one part after the other, such that `shows`
+/// still holds. It must hold of `program`, and is called `tries` times at most.
 ///
-/// Every program that it is called with keeps its contracts: removing parts can only make them weaker.
+/// Every program that it is called with keeps its contracts: removing parts can only make them
+/// weaker.
 pub fn reduce(program: &Program, tries: usize, shows: &mut dyn FnMut(&Program) -> bool) -> Program {
     let mut smallest = program.clone();
     let mut left = tries;
@@ -60,8 +61,8 @@ fn calls(program: &Program, at: usize) -> Option<Option<Program>> {
     Some(Some(smaller).filter(|_| count > 1))
 }
 
-/// Removes functions that no other function calls: all that are not needed for a call, and then one after the
-/// other.
+/// Removes functions that no other function calls: all that are not needed for a call, and then one
+/// after the other.
 fn functions(program: &Program, at: usize) -> Option<Option<Program>> {
     let mut smaller = program.clone();
     let defined = || program.flushes.iter().flat_map(|flush| &flush.defined);
@@ -205,7 +206,8 @@ fn interposed(program: &Program, at: usize) -> Option<Option<Program>> {
     Some(Some(smaller))
 }
 
-/// Simplifies details of all statements: references to data objects have no offsets, calls no stack maps.
+/// Simplifies details of all statements: references to data objects have no offsets, calls no stack
+/// maps.
 fn details(program: &Program, at: usize) -> Option<Option<Program>> {
     let mut smaller = program.clone();
     let mut changed = false;

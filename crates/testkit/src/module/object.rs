@@ -1,9 +1,10 @@
 //! Two object files of the same program: is everything in the merged one that is in the plain one?
 //!
-//! Symbols are compared by name: their visibility, and whether they are defined. Their definitions are compared by
-//! content, in step: the bytes must be equal, and where the one refers to a symbol, the other must refer to the
-//! same symbol, or to a definition that is equal in turn. Any function may be replaced by a jump. So this finds
-//! out whether a merge was right without knowing what was merged.
+//! Symbols are compared by name: their visibility, and whether they are defined. Their definitions
+//! are compared by content, in step: the bytes must be equal, and where the one refers to a symbol,
+//! the other must refer to the same symbol, or to a definition that is equal in turn. Any function
+//! may be replaced by a jump. So this finds out whether a merge was right without knowing what was
+//! merged.
 
 use super::handles::{DataHandle, FunctionHandle, Names};
 use super::shapes::Shape;

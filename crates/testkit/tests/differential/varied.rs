@@ -1,10 +1,11 @@
-//! Run commands of CLIF files whose functions have variants: beside every function and its duplicate there are functions
-//! that differ from it in one constant, one instruction or one callee, so that the commands call parameterised bodies,
-//! with arms where instructions differ.
+//! Run commands of CLIF files whose functions have variants: beside every function and its
+//! duplicate there are functions that differ from it in one constant, one instruction or one
+//! callee, so that the commands call parameterised bodies, with arms where instructions differ.
 //!
-//! Duplicates alone only show that identical functions are merged rightly. Generated units hold functions that differ in
-//! few instructions, but only what the generator draws; here the functions are those of Cranelift's own tests
-//! (`CLIF_MERGE_RUNTESTS`, as for `commands`), which have every instruction and type.
+//! Duplicates alone only show that identical functions are merged rightly. Generated units hold
+//! functions that differ in few instructions, but only what the generator draws; here the functions
+//! are those of Cranelift's own tests (`CLIF_MERGE_RUNTESTS`, as for `commands`), which have every
+//! instruction and type.
 
 use crate::commands::{File, call_of, compiles_into, files, invocation, is_expected};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -62,8 +63,8 @@ impl Kind {
 /// The first namespace of variants.
 const VARIANTS: u32 = 101;
 
-/// Most functions of tests are so small that no body for two of them pays. So each begins with this number of instructions
-/// that compute what nobody reads.
+/// Most functions of tests are so small that no body for two of them pays. So each begins with this
+/// number of instructions that compute what nobody reads.
 const PADDING: usize = 24;
 
 /// Instructions that are tried for a variant.
@@ -166,7 +167,8 @@ fn variant(
     }
 }
 
-/// The function with an instruction before another one, whose result that takes instead of one of its operands.
+/// The function with an instruction before another one, whose result that takes instead of one of
+/// its operands.
 fn insert(func: &Function, inst: Inst) -> Option<Function> {
     let is_int = |&value: &Value| func.dfg.value_type(value).is_int();
     let operand = func.dfg.inst_args(inst).iter().position(is_int)?;
@@ -183,7 +185,8 @@ fn insert(func: &Function, inst: Inst) -> Option<Function> {
     Some(func)
 }
 
-/// The functions of a file with their padding, duplicates, and variants, and how many there are of each kind.
+/// The functions of a file with their padding, duplicates, and variants, and how many there are of
+/// each kind.
 fn with_variants(file: &File, machine: &Machine) -> (Vec<Member>, [usize; 4]) {
     let mut functions = file.functions.clone();
     functions.iter_mut().for_each(|member| pad(&mut member.body));

@@ -1,14 +1,15 @@
-//! `clif-merge bisect` with faults planted in the library: it finds a merge that the fault makes wrong, and a small unit
-//! that still shows it.
+//! `clif-merge bisect` with faults planted in the library: it finds a merge that the fault makes
+//! wrong, and a small unit that still shows it.
 //!
-//! Each fault merges two functions of `bisect.clif` wrongly. The command links what is made of the unit to `bisect.c`,
-//! which runs it.
+//! Each fault merges two functions of `bisect.clif` wrongly. The command links what is made of the
+//! unit to `bisect.c`, which runs it.
 
 use crate::{build_in_copy, target_directory};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The faults, by their names, and the pairs of functions that they merge, by what their names begin with.
+/// The faults, by their names, and the pairs of functions that they merge, by what their names
+/// begin with.
 const FAULTS: [(&str, &str, Similar); 13] = [
     ("integer-constant", "integer_constant", Similar::Off),
     ("int-condition", "int_condition", Similar::Off),
