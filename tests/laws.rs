@@ -1,11 +1,12 @@
 //! Laws: what must hold for every function and every unit, whatever they contain.
 //!
-//! Each law is one test, named after what it states; the modules are grouped by law. Random input comes from
-//! `units` (whole units of functions) and `permute` (another form of one function), systematic input from
-//! `formats.clif` and the mutators. Where a law states the right result and not only a relation between two
-//! results, `oracle` computes it from the definition.
+//! Each law is one test, named after what it states; the modules are grouped by law. Random input
+//! comes from `units` (whole units of functions) and `permute` (another form of one function),
+//! systematic input from `formats.clif` and the mutators. Where a law states the right result and
+//! not only a relation between two results, `oracle` computes it from the definition.
 //!
-//! `ARBTEST_SEED` repeats a failure of a random test; `ARBTEST_BUDGET_MS=60000` searches for longer.
+//! `ARBTEST_SEED` repeats a failure of a random test; `ARBTEST_BUDGET_MS=60000` searches for
+//! longer.
 
 #[path = "laws/alignment.rs"]
 mod alignment;

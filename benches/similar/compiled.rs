@@ -15,7 +15,8 @@ use testkit::programs::{self, Image, Program};
 pub enum Variant {
     /// Not at all.
     Unmerged,
-    /// Identical functions are merged, and similar ones with this policy, these callees and these instructions.
+    /// Identical functions are merged, and similar ones with this policy, these callees and these
+    /// instructions.
     Merged(Policy, Callees, Instructions),
 }
 

@@ -1,4 +1,5 @@
-//! The front end of the example: the functions of a module, and how to make their IR, which can be done as often as one likes.
+//! The front end of the example: the functions of a module, and how to make their IR, which can be
+//! done as often as one likes.
 
 use cranelift_mergefunc::cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::{Addresses, Attributes, Linkage};
@@ -7,7 +8,8 @@ use std::fmt::Write as _;
 /// The seeds of hash functions, one for each function: two of them are equal.
 const SEEDS: [u64; 4] = [17, 4711, 17, 99];
 
-/// The functions of the module in their own language: those that hash a number by a seed, and then the one that calls them all.
+/// The functions of the module in their own language: those that hash a number by a seed, and then
+/// the one that calls them all.
 pub fn functions() -> Vec<Option<u64>> {
     SEEDS.into_iter().map(Some).chain([None]).collect()
 }

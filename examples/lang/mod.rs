@@ -5,14 +5,14 @@
 //! fib(20) * 2;                                              # an expression is evaluated
 //! ```
 //!
-//! There are `+ - * / %`, comparisons (1 or 0), `if … then … else …`, calls, and comments after `#`.
-//! Arithmetic wraps around; what is divided by zero is zero, and is its own remainder. Functions may
-//! be used before they are defined in the same source. `;` ends a function or an expression, and so
-//! does the end of a line where it can end. An expression is a function without parameters to which
-//! the source gives no name.
+//! There are `+ - * / %`, comparisons (1 or 0), `if … then … else …`, calls, and comments after
+//! `#`. Arithmetic wraps around; what is divided by zero is zero, and is its own remainder.
+//! Functions may be used before they are defined in the same source. `;` ends a function or an
+//! expression, and so does the end of a line where it can end. An expression is a function without
+//! parameters to which the source gives no name.
 //!
-//! `parse` makes functions of text, `translate` makes Cranelift IR of functions and defines them in any
-//! `cranelift_module::Module`. Nothing in here depends on merging.
+//! `parse` makes functions of text, `translate` makes Cranelift IR of functions and defines them in
+//! any `cranelift_module::Module`. Nothing in here depends on merging.
 
 mod parse;
 mod translate;

@@ -1,7 +1,8 @@
-//! Law: which functions that differ in few instructions share a body does not depend on the order of functions.
+//! Law: which functions that differ in few instructions share a body does not depend on the order
+//! of functions.
 //!
-//! Of several that resemble a function equally, the one that was added first was its partner, so that the result changed with
-//! the order in which an embedder adds functions.
+//! Of several that resemble a function equally, the one that was added first was its partner, so
+//! that the result changed with the order in which an embedder adds functions.
 
 use crate::support::Rng;
 use arbitrary::Unstructured;

@@ -250,8 +250,8 @@ pub fn accesses(
     })
 }
 
-/// Changes the bits of `aligned`, `readonly` and `can_move`. They can be set but not cleared, so the
-/// flags are made anew.
+/// Changes the bits of `aligned`, `readonly` and `can_move`. They can be set but not cleared, so
+/// the flags are made anew.
 pub fn with_bits(old: MemFlagsData, change: fn(&mut (bool, bool, bool))) -> MemFlagsData {
     let mut bits = (old.aligned(), old.readonly(), old.can_move());
     change(&mut bits);

@@ -1,5 +1,5 @@
-//! Law: the canonical form of a function depends only on its encoding and the names and flags of its references,
-//! and so does the code that Cranelift makes of it.
+//! Law: the canonical form of a function depends only on its encoding and the names and flags of
+//! its references, and so does the code that Cranelift makes of it.
 
 use crate::irrelevant::IRRELEVANT;
 use crate::support::{Rng, corpus, encode, functions_below, parse_one, random, verify, walk_all};
@@ -458,7 +458,8 @@ block0(v0: i64):
     }
 }
 
-/// Cranelift cannot compile such an address, and has a branch to the block only as long as that is no jump elsewhere.
+/// Cranelift cannot compile such an address, and has a branch to the block only as long as that is
+/// no jump elsewhere.
 #[test]
 fn a_block_of_which_there_is_only_an_address_has_no_canonical_form() {
     let function = |condition: &str| {

@@ -1,5 +1,5 @@
-//! Law: a function that the verifier refuses because of a reference to an entity that does not exist has no
-//! encoding, and nothing panics. The checker refuses it, too.
+//! Law: a function that the verifier refuses because of a reference to an entity that does not
+//! exist has no encoding, and nothing panics. The checker refuses it, too.
 
 use crate::support::{corpus, parse_one, walk_all};
 use cranelift_codegen::entity::EntityRef;

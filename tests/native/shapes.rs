@@ -1,10 +1,10 @@
-//! The shapes of functions: signatures that use every way in which a value can be passed, for every calling
-//! convention that can have them, and how a function that C can call calls them.
+//! The shapes of functions: signatures that use every way in which a value can be passed, for every
+//! calling convention that can have them, and how a function that C can call calls them.
 
 use core::fmt::Write as _;
 
-/// A kind of function. The texts are only parts of functions: the body returns its results from its arguments and
-/// a number `K` of its own, `fn0` is the function itself.
+/// A kind of function. The texts are only parts of functions: the body returns its results from its
+/// arguments and a number `K` of its own, `fn0` is the function itself.
 pub struct Shape {
     pub name: &'static str,
     /// The parameters, then the results.

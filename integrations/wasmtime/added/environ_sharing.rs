@@ -26,7 +26,8 @@ pub struct Shared {
 pub struct Sharing {
     /// Ascending by their keys.
     pub functions: Vec<Shared>,
-    /// To which of them the frames of a stack can belong: a [`SymbolTable`]. Empty, if there is no address map.
+    /// To which of them the frames of a stack can belong: a [`SymbolTable`]. Empty, if there is no
+    /// address map.
     pub frames: Vec<u8>,
 }
 
@@ -68,9 +69,9 @@ impl CompiledFunctionsTable {
         code.is_some_and(|code| self.sharing.of_body(code).next().is_some())
     }
 
-    /// The functions to which each frame can belong that is of code that functions share, with the place of its instruction in
-    /// the binary. The frames follow each other on a stack, innermost first: each is an offset, and whether it is where a
-    /// call returns.
+    /// The functions to which each frame can belong that is of code that functions share, with the
+    /// place of its instruction in the binary. The frames follow each other on a stack, innermost
+    /// first: each is an offset, and whether it is where a call returns.
     pub fn functions_of_frames(&self, stack: &[(u32, bool)]) -> Vec<Vec<(FuncKey, FilePos)>> {
         let place = |&(at, is_return): &(u32, bool)| {
             let code = self.code_by_text_offset(at - u32::from(is_return))?;

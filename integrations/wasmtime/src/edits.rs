@@ -54,7 +54,8 @@ pub fn dependencies(of: &str, library: &Path) -> String {
 /// Compares random modules without and with merging.
 pub const DIFFERENTIAL: &str = include_str!("../added/differential.rs");
 
-/// The package that builds the program. Its features are those by which the program's own source says what it can do.
+/// The package that builds the program. Its features are those by which the program's own source
+/// says what it can do.
 pub const PROGRAM: &str = r#"[package]
 name = "wasmtime-with-merging"
 version = "48.0.8"
@@ -180,8 +181,9 @@ pub enum FunctionMerging {
             put: Put::Before(
                 "    /// Whether functions of a module that do the same share their code.
     ///
-    /// Code takes less memory then. A frame of a backtrace names one of the functions that share its code. Not with
-    /// inlining or debugging, where this setting is ignored, and only by Cranelift.
+    /// Code takes less memory then. A frame of a backtrace names one of the functions that share
+    /// its code. Not with inlining or debugging, where this setting is ignored, and only by
+    /// Cranelift.
     ///
     /// The default value for this is `FunctionMerging::Off`.
     pub fn compiler_function_merging(&mut self, merging: FunctionMerging) -> &mut Self {
@@ -722,7 +724,8 @@ type Place<'a> = (Option<(&'a CompiledFunctionsTable, u32, bool)>, bool);
             at: &["/// Fetches frame information about a program counter in a backtrace."],
             put: Put::Before(
                 "    /// The functions to which each frame of a trace can belong that is of code that functions share, with the place of its
-    /// instruction in the binary. Of the frames behind the first `most`, those are looked at that say something of them.
+    /// instruction in the binary. Of the frames behind the first `most`, those are looked at that
+    /// say something of them.
     pub(crate) fn functions_of_frames(
         &self,
         trace: &crate::runtime::vm::Backtrace,
@@ -903,8 +906,9 @@ type Place<'a> = (Option<(&'a CompiledFunctionsTable, u32, bool)>, bool);
                 "    /// The other functions to which this frame can belong.
     ///
     /// These are functions that share their code, if
-    /// [`Config::compiler_function_merging`](crate::Config::compiler_function_merging) asks for that, and of
-    /// which the callers do not say which was called: calls through a table are on the stack.
+    /// [`Config::compiler_function_merging`](crate::Config::compiler_function_merging) asks for
+    /// that, and of which the callers do not say which was called: calls through a table are on the
+    /// stack.
     pub fn merged_with(&self) -> &[FrameInfo] {
         &self.merged_with
     }
