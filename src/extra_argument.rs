@@ -22,6 +22,8 @@ use rustc_hash::FxBuildHasher;
 ///
 /// Its type is that of the parameter that receives it. Where the calling convention has no integer
 /// register left, but a floating-point register, this is `f32` or `f64`, with the same bits.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ExtraArgument {
     /// A constant, as an integer of up to 64 bits, or as an `f32` or `f64` of the same bits.
@@ -158,6 +160,8 @@ pub(crate) fn computed_as(ty: Type) -> Type {
 }
 
 /// The substitute for a function in calls.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Substitute {
     /// The symbol of what is called.
@@ -169,6 +173,8 @@ pub struct Substitute {
 /// The signature of a body that takes these arguments behind the parameters of `signature`: that of
 /// the callee of [`call_thunk`](crate::thunk::call_thunk), and of the references of rewritten
 /// calls. Narrow integers that are passed on the stack can be extended in it.
+///
+/// See the [example](crate#example).
 pub fn extended_signature(signature: &Signature, arguments: &[ExtraArgument]) -> Signature {
     let mut extended = signature.clone();
     for argument in arguments {

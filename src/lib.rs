@@ -7,6 +7,59 @@
 //!
 //! # Example
 //!
+//! There are three entry points. [`Merger`] plans a whole unit at once; the [program](#a-program)
+//! below carries its plan out:
+//!
+//! ```
+//! use cranelift_mergefunc::{Attributes, Linkage, Merger, Options, check};
+//!
+//! # let text = "function u0:0(i64) -> i64 { block0(v0: i64): v1 = imul v0, v0 return v1 }
+//! # function u0:1(i64) -> i64 { block0(v7: i64): v1 = imul v7, v7 return v1 }";
+//! # let mut functions = cranelift_reader::parse_functions(text).unwrap();
+//! let local = Attributes { linkage: Linkage::Local, ..Attributes::default() };
+//! let mut merger = Merger::new(Options::default());
+//! for func in &functions {
+//!     merger.add(func.name.get_user().unwrap().clone(), func, local).unwrap();
+//! }
+//! let plan = merger.plan(&mut functions);
+//! assert_eq!(plan.stats().merged.functions, 1);
+//! assert!(check::prove(&plan, &mut functions, &Options::default()).is_ok());
+//! ```
+//!
+//! [`StreamingMerger`](streaming::StreamingMerger) takes functions that arrive one at a time, and
+//! says at once which need not be compiled:
+//!
+//! ```
+//! use cranelift_mergefunc::streaming::{Known, StreamingMerger};
+//! use cranelift_mergefunc::{Attributes, Options};
+//!
+//! # let text = "function u0:0() -> i32 { block0: v0 = iconst.i32 7 return v0 }";
+//! # let functions = cranelift_reader::parse_functions(text).unwrap();
+//! let mut merger = StreamingMerger::new(Options::default());
+//! for func in &functions {
+//!     let symbol = func.name.get_user().unwrap().clone();
+//!     if merger.add(symbol, func, Attributes::default()).unwrap().known == Known::Compile {
+//!         // Compile it now. Its IR is not needed any more.
+//!     }
+//! }
+//! let plan = merger.plan(&mut functions.as_slice());
+//! ```
+//!
+//! `MergingModule`, of the crate `cranelift-mergefunc-module`, wraps a module of `cranelift-module`
+//! and is one:
+//!
+//! ```
+//! use cranelift_mergefunc_module::{MergingModule, cranelift_module::Module};
+//!
+//! fn compile(module: impl Module, define_all: impl FnOnce(&mut dyn Module)) {
+//!     let mut module = MergingModule::new(module);
+//!     define_all(&mut module);
+//!     module.flush().unwrap();
+//! }
+//! ```
+//!
+//! ## A program
+//!
 //! ```
 #![doc = include_str!("../examples/embed.rs")]
 //! ```
@@ -125,18 +178,59 @@ pub use unit::{
 };
 
 /// Thunks: jumps in raw bytes, with extra arguments or without, and functions that call.
+///
+/// ```
+/// use cranelift_mergefunc::cranelift_codegen::ir::{Signature, UserExternalName};
+/// use cranelift_mergefunc::cranelift_codegen::isa::CallConv;
+/// use cranelift_mergefunc::thunk::{CallThunks, call_thunk};
+/// use cranelift_mergefunc::cranelift_codegen::ir::UserFuncName;
+///
+/// let to = UserExternalName::new(0, 7);
+/// let signature = Signature::new(CallConv::SystemV);
+/// let thunk = call_thunk(UserFuncName::user(0, 1), &signature, &[], &to, &CallThunks::default());
+/// assert!(thunk.to_string().contains("u0:7"));
+/// ```
 pub mod thunk {
     pub use crate::apply::{Thunk, call_thunk};
     pub use crate::target::{CallThunks, Far, JumpThunk, OptimizeFor, ThunkCode, ThunkReloc};
 }
 
 /// Read-only data objects, which merge with functions.
+///
+/// ```
+/// use cranelift_mergefunc::cranelift_codegen::ir::{Function, UserExternalName};
+/// use cranelift_mergefunc::data::{Contents, DataAttributes, DataObject};
+/// use cranelift_mergefunc::{Addresses, Linkage, Merger, Options};
+///
+/// let table =
+///     DataObject { contents: Contents::Bytes(vec![1, 2, 3]), relocations: vec![], section: None };
+/// let attributes = DataAttributes {
+///     linkage: Linkage::Local,
+///     addresses: Addresses::Insignificant,
+///     ..DataAttributes::default()
+/// };
+/// let mut merger = Merger::new(Options::default());
+/// for index in 0..2 {
+///     merger.add_data(UserExternalName::new(1, index), &table, attributes).unwrap();
+/// }
+/// # struct Tables(DataObject);
+/// # impl cranelift_mergefunc::Bodies for Tables {
+/// #     fn body(&mut self, _: cranelift_mergefunc::FunctionIndex) -> &Function { unreachable!() }
+/// #     fn data(&self, _: cranelift_mergefunc::data::DataIndex) -> Option<&DataObject> {
+/// #         Some(&self.0)
+/// #     }
+/// # }
+/// let plan = merger.plan(&mut Tables(table));
+/// assert_eq!(plan.stats().merged.data_objects, 1);
+/// ```
 pub mod data {
     pub use crate::plan::{DataEmit, DataEntry, DataOutput};
     pub use crate::unit::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 }
 
 /// The independent checker: proofs of plans, and of single replacements.
+///
+/// The [example](crate#example) of a unit proves its plan.
 pub mod check {
     pub use crate::checker::may_replace;
     pub use crate::prove::{prove, prove_after};
@@ -144,6 +238,8 @@ pub mod check {
 }
 
 /// Functions that share bodies with functions of other units.
+///
+/// The [example](crate::units#example) of the crate `cranelift-mergefunc-units` combines summaries.
 pub mod across {
     pub use crate::canon::ContentDigest;
     pub use crate::options::ContentAddressing;

@@ -13,6 +13,8 @@ use cranelift_mergefunc_units::SharingMap;
 /// Options of one run of the pass.
 ///
 /// The defaults never lose an observable name, address, trap or stack map; see each field.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
     /// The compared properties besides behaviour, and which functions are compared at all.
@@ -121,6 +123,8 @@ impl Options<'_> {
 
 /// How functions are merged that differ only in constants and references, or in few instructions:
 /// one parameterised body receives their differences as further parameters.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Similar {
     /// Which of them are merged.
@@ -152,6 +156,8 @@ impl Similar {
 /// Which similar functions are merged. Every one that is merged runs a little slower: its callers
 /// pass more arguments, and former constants are not known to the body. The saving of a body is
 /// predicted ([`Target::size_model`](crate::Target::size_model)): nothing is compiled to decide.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// None.
@@ -190,6 +196,8 @@ impl Policy {
 }
 
 /// How similar functions that call different functions in one place are merged.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Callees {
     /// Nothing: they are not merged.
@@ -219,6 +227,8 @@ impl Callees {
 
 /// How functions with one signature and one control-flow graph that differ in few instructions are
 /// merged.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Instructions {
     /// Nothing: they are not merged.
@@ -245,6 +255,8 @@ impl Instructions {
 /// When [`Merger::plan`](crate::Merger::plan) has the independent checker prove its plan (see
 /// [`prove`](crate::check::prove)), which requests the bodies once more and takes about as long as
 /// a second walk and a clone of every kept function.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prove {
     /// In builds with debug assertions. A plan that does not hold is a panic.
@@ -260,6 +272,8 @@ pub enum Prove {
 
 /// How functions are emitted under digests of their contents, so that units that are compiled apart
 /// share code.
+///
+/// See the [example](crate::across).
 #[derive(Clone, Copy)]
 pub struct ContentAddressing<'a> {
     /// A digest of all that code depends on besides the function.
@@ -312,6 +326,8 @@ impl<'a> ContentAddressing<'a> {
 }
 
 /// The compared properties besides behaviour, and which functions are compared at all.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compare {
     /// Whether functions do not merge that differ in what debuggers and profilers see: source

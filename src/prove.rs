@@ -50,8 +50,10 @@ fn prove_and_learn(
 /// `bodies` are those that were planned, and `options` those of the run. Every function that is
 /// kept is cloned and rewritten by [`Plan::apply`], and compared with every function that its code
 /// replaces. Linear in the sizes of the functions that are kept or merged, and of those that
-/// callers use in place of each other: usually few, but as many as pairs if m functions of one
+/// callers use in place of each other: usually few, but m² if m functions of one
 /// class are all kept, refer to each other, and m merged callers each refer to another one of them.
+///
+/// See the [example](crate#example).
 ///
 /// # Errors
 ///
@@ -76,6 +78,8 @@ pub fn prove(
 /// `cache` is what earlier units emitted, not yet extended by this plan. Merges into functions of
 /// earlier units are proved by what is remembered of these; that is kept where their plans were
 /// proved as well ([`Options::prove`]).
+///
+/// See the [example](crate#example).
 ///
 /// # Errors
 ///

@@ -1,6 +1,10 @@
-//! Counters of a run, public, by what they count.
+//! Counters of a run, public, in groups by subject.
+//!
+//! The [example](crate#example) of a unit reads one.
 
 /// The statistics of a run of the pass.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -30,6 +34,8 @@ pub struct Stats {
 }
 
 /// The walks for finding equal functions.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Walks {
@@ -49,6 +55,8 @@ pub struct Walks {
 }
 
 /// The functions and data objects that were merged away.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Merged {
@@ -61,6 +69,8 @@ pub struct Merged {
 }
 
 /// Merging of similar functions.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SimilarCounts {

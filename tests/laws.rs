@@ -26,6 +26,8 @@ mod data;
 mod differences;
 #[path = "laws/dispatch.rs"]
 mod dispatch;
+#[path = "laws/documents.rs"]
+mod documents;
 #[path = "laws/eliminated.rs"]
 mod eliminated;
 #[path = "laws/embedder.rs"]
@@ -70,6 +72,8 @@ mod refused_plans;
 mod rules;
 #[path = "laws/sensitivity.rs"]
 mod sensitivity;
+#[path = "laws/sentences.rs"]
+mod sentences;
 #[path = "laws/similar.rs"]
 mod similar;
 #[path = "laws/sizes.rs"]

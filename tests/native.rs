@@ -6,7 +6,7 @@
 //! that each test is one link and one run. Formats that cannot be run here (Mach-O, COFF) are
 //! linked, and the addresses of their symbols are read.
 //!
-//! They need compilers and linkers; `native/tools.rs` names the packages.
+//! They need compilers and linkers; `tests/setup` installs the packages.
 
 #[path = "native/across.rs"]
 mod across;

@@ -14,6 +14,8 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::packed_option::ReservedValue;
 
 /// The thunk of a function: see [`Plan::thunk`](crate::Plan::thunk).
+///
+/// See the [example](crate::thunk).
 #[derive(Clone, Debug)]
 pub enum Thunk {
     /// In raw bytes, with relocations.
@@ -51,6 +53,8 @@ impl Thunk {
 /// `preserve_frame_pointers` only).
 ///
 /// 14–46 bytes on x86-64, 16–52 on aarch64; it takes a frame unless it is a tail call.
+///
+/// See the [example](crate::thunk).
 pub fn call_thunk(
     name: UserFuncName,
     signature: &Signature,

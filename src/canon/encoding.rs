@@ -25,6 +25,8 @@ use cranelift_codegen::ir::UserExternalName;
 /// | `shape` | signature, control flow, cold blocks, opcodes, types, operand numbers, memory flags, slots, tables, trap codes |
 /// | `constants` | immediates, offsets, constant-pool bytes |
 /// | `references` | every symbol used, in order, with the kind of its use; functions of the unit as classes |
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug, Default)]
 pub struct Encoding {
     pub(crate) shape: Vec<u8>,

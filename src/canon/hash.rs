@@ -15,10 +15,14 @@ use core::fmt;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// A 128-bit structural hash.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StructuralHash(pub u128);
 
 /// The structural hash of `encoding`. Linear in its size.
+///
+/// See the [example](crate::explain).
 pub fn structural_hash(encoding: &Encoding) -> StructuralHash {
     hashes(encoding).1
 }
@@ -60,6 +64,8 @@ pub(crate) fn digest(streams: [&[u8]; 3]) -> Digest {
 
 /// The digest of all that determines what a function does and its code: 256 bits, under which it is
 /// emitted ([`Options::content_addressing`](crate::Options::content_addressing)).
+///
+/// See the [example](crate::across).
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentDigest([u8; 32]);
 

@@ -55,6 +55,8 @@ fn comparison(options: &Options<'_>) -> Comparison {
 /// Both functions must be accepted by Cranelift's verifier. Linear in their sizes, up to a
 /// logarithm in the number of alias regions.
 ///
+/// See the [example](crate#example).
+///
 /// # Errors
 ///
 /// The first place, in the order of a walk from the entry, at which they differ.

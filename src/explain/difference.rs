@@ -13,6 +13,8 @@ use cranelift_codegen::ir::{Block, Function, Inst};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Where two functions first differ.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The rule that makes the difference matter.
@@ -27,6 +29,8 @@ pub struct Difference {
 }
 
 /// A place in a function that can be pointed at.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
     /// The function as a whole.
@@ -46,6 +50,8 @@ pub enum Site {
 }
 
 /// Why a difference matters.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// The functions have different keys.
@@ -132,6 +138,8 @@ impl Rule {
 ///
 /// `options` are those of the run. Walks both functions.
 ///
+/// See the [example](crate::explain).
+///
 /// # Errors
 ///
 /// The function (`a` or `b`) that cannot be walked, because the verifier refuses it.
@@ -152,6 +160,8 @@ pub fn first_difference(
 /// places have one hash.
 ///
 /// `options` are those of the run. Walks the function; `None` for one that the verifier refuses.
+///
+/// See the [example](crate::explain).
 pub fn place_hashes(
     plan: &Plan,
     (function, body): (FunctionIndex, &Function),

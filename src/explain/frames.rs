@@ -18,6 +18,8 @@ use cranelift_mergefunc_frames::{
 };
 
 /// A frame of a stack.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug)]
 pub struct Frame<'a> {
     /// Its address: that of the instruction that trapped, or the one to which a call returns.
@@ -28,6 +30,8 @@ pub struct Frame<'a> {
 }
 
 /// A function to which a frame can belong.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// The function.
@@ -38,6 +42,8 @@ pub struct Candidate<'a> {
 }
 
 /// [`Table`], and which functions and code its numbers are.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug)]
 pub struct FrameTable {
     /// The table.

@@ -18,6 +18,8 @@ use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::EntityRef;
 
 /// A function as it was before merging.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Original {
     /// Its symbol.
@@ -40,6 +42,8 @@ impl Original {
 }
 
 /// Code whose address is known.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     /// The first byte.
@@ -51,6 +55,8 @@ pub struct Code {
 }
 
 /// Which original functions share which code.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug, Default)]
 pub struct MergeMap {
     originals: Vec<Original>,
@@ -216,6 +222,8 @@ impl MergeMap {
 }
 
 /// Prints a [`MergeMap`] as `perf` reads it.
+///
+/// See the [example](crate::explain).
 #[derive(Debug)]
 pub struct PerfMap<'a>(&'a MergeMap);
 

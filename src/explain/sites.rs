@@ -42,6 +42,8 @@ pub(super) struct Site {
 }
 
 /// The instructions of a function, as it was before merging.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug)]
 pub struct Sites {
     /// Their source locations, by their numbers.
@@ -193,6 +195,8 @@ fn callee(func: &Function, inst: Inst) -> Option<Key> {
 }
 
 /// The records of the functions of units, for backtraces.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     sites: BTreeMap<Key, Sites>,

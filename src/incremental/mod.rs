@@ -10,6 +10,27 @@
 //! It does *not* find a class whose emitted bodies are aligned to less than a later function, since
 //! emitted code cannot be moved; and a class that the corpus does not find. Such a function begins
 //! a class of its own, which later functions can find.
+//!
+//! ```
+//! use cranelift_mergefunc::incremental::MergeCache;
+//! use cranelift_mergefunc::{Attributes, Linkage, Merger, Options};
+//!
+//! # let text = "function u0:0() -> i32 { block0: v0 = iconst.i32 7 return v0 }
+//! # function u0:1() -> i32 { block0: v9 = iconst.i32 7 return v9 }";
+//! # let units = cranelift_reader::parse_functions(text).unwrap();
+//! let local = Attributes { linkage: Linkage::Local, ..Attributes::default() };
+//! let mut cache = MergeCache::default();
+//! let mut merged = 0;
+//! for func in units {
+//!     let mut merger = Merger::after(&cache, Options::default());
+//!     merger.add(func.name.get_user().unwrap().clone(), &func, local).unwrap();
+//!     let (plan, increment) = merger.plan_increment(&mut vec![func]);
+//!     merged += plan.stats().merged.functions;
+//!     // Emit the unit; then later units can merge into its functions.
+//!     cache.extend(&increment);
+//! }
+//! assert_eq!(merged, 1);
+//! ```
 
 mod eliminated;
 mod symbols;
@@ -49,6 +70,8 @@ pub(crate) struct Body {
 /// The merge cache: what is kept of the code that earlier units emitted and eliminated.
 ///
 /// Memory: see [`MergeCache::size`].
+///
+/// See the [example](crate::incremental).
 #[derive(Debug, Default)]
 pub struct MergeCache {
     corpus: Corpus,
@@ -59,6 +82,8 @@ pub struct MergeCache {
 }
 
 /// The record that a unit adds to a [`MergeCache`], once it is emitted ([`MergeCache::extend`]).
+///
+/// See the [example](crate::incremental).
 #[derive(Clone, Debug)]
 pub struct Increment {
     pub(crate) eliminated: NewlyEliminated,
@@ -196,7 +221,7 @@ impl MergeCache {
     }
 
     /// The number of functions and data objects that are remembered, so that later ones can be
-    /// compared with them. What was eliminated is known in any case.
+    /// compared with them. Eliminated items are known in any case.
     pub fn remembered(&self) -> usize {
         self.corpus.symbols.defined()
     }

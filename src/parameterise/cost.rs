@@ -1,6 +1,6 @@
 //! Every constant of the policy, with where it comes from: the encodings of the two targets, or an
-//! assumption. What was fitted on units are the weights by which sizes are predicted
-//! (`cranelift-size-model`).
+//! assumption. Weights that predict sizes were fitted on units, and are
+//! elsewhere (`cranelift-size-model`).
 //!
 //! Sizes of bodies, thunks and calls are predicted (`probe`) wherever a merge depends on them.
 //! These constants only choose what is tried, or bound what is not. An error costs bytes or time,

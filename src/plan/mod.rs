@@ -45,6 +45,8 @@ use rustc_hash::FxBuildHasher;
 
 /// The disposition of a function, or of a data object (which never becomes a thunk). `I` identifies
 /// the item that it is merged into.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disposition<I = FunctionIndex> {
     /// It is emitted: a body after [`Plan::apply`](crate::Plan::apply), data with the pointers that
@@ -101,6 +103,8 @@ impl<I> Disposition<I> {
 }
 
 /// The plan's entry for one function.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     plan: &'a Plan,
@@ -211,6 +215,8 @@ impl<'a> Entry<'a> {
 }
 
 /// The plan's entry for one data object.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Debug)]
 pub struct DataEntry {
     symbol: UserExternalName,
@@ -263,6 +269,8 @@ impl DataEntry {
 /// functions and receives their differences as extra arguments; a private copy, because all members
 /// of a class are preemptible; or a content-addressed body, which other units may share. It is
 /// local, but for what is content-addressed.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug)]
 pub struct NewBody {
     function: FunctionIndex,
@@ -305,6 +313,8 @@ impl NewBody {
 
 /// A function that an earlier unit eliminated and that needs code of its own after all, because its
 /// address is taken now, or because it is called with a mismatched signature.
+///
+/// See the [example](crate::incremental).
 #[derive(Clone, Debug)]
 pub struct LateThunk {
     /// Its index, beyond those of the functions that were added. Its entry is a thunk: emit it
@@ -317,6 +327,8 @@ pub struct LateThunk {
 /// Functions that differ only in constants and references, or in few instructions, and whether one
 /// parameterised body replaces them. A body that shares another one belongs to a further set, with
 /// the functions of both.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug)]
 pub struct SimilarSet {
     /// The functions, two or more, in the order of their symbols.
@@ -345,6 +357,8 @@ struct Emission {
 }
 
 /// The disposition of everything in a unit, with the reasons.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug)]
 pub struct Plan {
     functions: PrimaryMap<FunctionIndex, Defined>,

@@ -17,6 +17,8 @@ use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use cranelift_entity::EntityRef;
 
 /// The emission under the symbol of a function.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug)]
 pub struct Output<'a> {
     /// The function.
@@ -37,6 +39,8 @@ pub struct Output<'a> {
 }
 
 /// The code to emit for a function.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug)]
 pub enum Emit<'a> {
     /// Its body, after [`Plan::apply`].
@@ -63,6 +67,8 @@ pub enum Emit<'a> {
 }
 
 /// The emission under the symbol of a data object.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Debug)]
 pub struct DataOutput<'a> {
     /// The data object.
@@ -76,6 +82,8 @@ pub struct DataOutput<'a> {
 }
 
 /// The data to emit for a data object.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Copy, Debug)]
 pub enum DataEmit<'a> {
     /// Its contents, with the pointers that [`Plan::address_symbol`] returns.
@@ -90,6 +98,8 @@ pub enum DataEmit<'a> {
 }
 
 /// The target of references to a function or data object once it was planned, and carried out.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug)]
 pub struct Reached<'a, I> {
     /// Whose code or contents are under its symbol. `None` if there is nothing: then no reference
@@ -116,6 +126,8 @@ impl<I: Copy + PartialEq> Reached<'_, I> {
 
 /// The target of references to an item. `of` returns the disposition of an item, and the extra
 /// arguments that its representative takes in its place.
+///
+/// See the [example](crate#example).
 pub fn reached<'a, I: Copy>(
     item: I,
     of: impl Fn(I) -> (Disposition<I>, &'a [ExtraArgument]),
@@ -144,6 +156,8 @@ pub fn reached<'a, I: Copy>(
 }
 
 /// Why there is no code, and are no contents, under a symbol: see [`Plan::without_code`].
+///
+/// See the [example](crate::incremental).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoCode {
     /// The symbol.

@@ -6,6 +6,8 @@
 use core::fmt;
 
 /// Why a function got its [`Disposition`](crate::Disposition).
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// Kept: no other function has this signature and these table sizes.

@@ -13,6 +13,8 @@
 //! here, although `Merger` merges them, and functions that compiled code calls keep their symbols;
 //! data objects are not merged. Plans are proved only where the embedder can make the IR of every
 //! function anew.
+//!
+//! [`StreamingMerger`] has an example.
 
 mod held;
 mod reading;
@@ -41,6 +43,8 @@ use cranelift_entity::{EntityRef, EntitySet};
 use held::{Arrived, Held};
 
 /// The result for a function when it is added.
+///
+/// See the [example](crate::streaming).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// It does the same as this function, which was added before and was not [`Known::Equal`]
@@ -55,6 +59,8 @@ pub enum Known {
 }
 
 /// The answer of [`StreamingMerger::add`] about a function.
+///
+/// See the [example](crate::streaming).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
     /// Its index.

@@ -15,6 +15,8 @@ use cranelift_codegen::ir::Function;
 
 /// Reads functions, for [`StreamingMerger::add_reading`](super::StreamingMerger::add_reading). Each
 /// thread has one of its own; it keeps memory from function to function, and nothing else.
+///
+/// See the [example](crate::streaming).
 pub struct Reader<'a> {
     options: Options<'a>,
     scratch: Scratch,
@@ -30,6 +32,8 @@ pub struct Reader<'a> {
 /// The reading of a function: a digest of its encoding, the symbols to which it refers, and the
 /// sketch by which similar functions are found. It is the same whichever thread read it, and
 /// whichever functions were read before.
+///
+/// See the [example](crate::streaming).
 #[derive(Clone)]
 pub struct Reading {
     pub(super) attributes: Attributes,

@@ -31,6 +31,8 @@ pub(crate) fn return_offset(relocation: Reloc) -> Option<u32> {
 }
 
 /// The properties of a target that function merging depends on.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The jump thunk, where the target has one.
@@ -57,6 +59,8 @@ pub struct Target {
 }
 
 /// How code gets the address of a symbol that may be far away, or that another library may define.
+///
+/// See the [example](crate::thunk).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Far {
     /// It is not known: no thunk in raw bytes passes such an address.
@@ -68,6 +72,8 @@ pub enum Far {
 }
 
 /// The goal for which the code of thunks is optimised.
+///
+/// See the [example](crate::thunk).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OptimizeFor {
     /// As few bytes as instructions take that are as fast as any.
@@ -83,6 +89,8 @@ pub enum OptimizeFor {
 /// Both functions have the same signature and calling convention, so all values that the caller
 /// left in registers and on the stack are where the other function expects them: stack arguments,
 /// `StructArgument`, struct return, several results and tail calls need no special case.
+///
+/// See the [example](crate::thunk).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JumpThunk {
     bytes: [u8; 8],
@@ -251,6 +259,8 @@ impl Target {
 }
 
 /// How call thunks are made (see [`call_thunk`](crate::thunk::call_thunk)).
+///
+/// See the [example](crate::thunk).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallThunks {
     /// Whether the back end can make tail calls. Without, functions of [`CallConv::Tail`] get no

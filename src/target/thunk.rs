@@ -20,6 +20,8 @@ use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::{ArgumentExtension, Signature, Type, UserExternalName, types};
 
 /// The machine code of a thunk.
+///
+/// See the [example](crate::thunk).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThunkCode {
     /// The code, before relocation.
@@ -31,6 +33,8 @@ pub struct ThunkCode {
 }
 
 /// A relocation of a thunk.
+///
+/// See the [example](crate::thunk).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThunkReloc {
     /// Where it applies, in bytes from the start of the thunk.

@@ -8,6 +8,8 @@ use rustc_hash::FxBuildHasher;
 /// The properties of a function that the IR does not show.
 ///
 /// The default keeps everything that can be observed: exported, with a significant address.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Attributes {
     /// The visibility of the symbol.
@@ -83,6 +85,8 @@ impl Interned {
 }
 
 /// Whether two functions may end up at one address.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Addresses {
     /// The address of this function must differ from every other function's.

@@ -19,6 +19,8 @@ use cranelift_entity::EntityRef;
 ///
 /// Failure to uphold these may result in functions that are not merged, in panics, or, if bodies
 /// change in between, in wrong merges.
+///
+/// See the [example](crate#example).
 pub trait Bodies {
     /// The body of `function`.
     fn body(&mut self, function: FunctionIndex) -> &Function;
@@ -98,6 +100,8 @@ impl FreshSymbols {
 
 /// Hands out the bodies of a unit's functions to several threads at a time, with the obligations of
 /// [`Bodies`].
+///
+/// See the [example](crate#example).
 pub trait SyncBodies: Sync {
     /// The body of `function`.
     fn body(&self, function: FunctionIndex) -> &Function;

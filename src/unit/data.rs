@@ -20,11 +20,15 @@ use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::entity_impl;
 
 /// A data object of the unit, in the order in which data objects were added.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataIndex(u32);
 entity_impl!(DataIndex, "data");
 
 /// The contents of a data object.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataObject {
     /// The bytes, before the pointers are written into them.
@@ -36,6 +40,8 @@ pub struct DataObject {
 }
 
 /// The bytes of a data object.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Contents {
     /// This many zero bytes, which need not be stored.
@@ -55,6 +61,8 @@ impl Contents {
 }
 
 /// The address of a function or data object in a data object, as wide as the target's pointers.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataReloc {
     /// Its position, in bytes from the start of the object.
@@ -68,6 +76,8 @@ pub struct DataReloc {
 /// The properties of a data object that its contents do not show.
 ///
 /// The default keeps everything that can be observed.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataAttributes {
     /// The visibility of the symbol.

@@ -26,11 +26,15 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
 /// A function of the unit, in the order in which functions were added.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionIndex(u32);
 entity_impl!(FunctionIndex, "function");
 
 /// Why a function was not taken into the unit.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddError {
     /// The unit has a function or a data object of this symbol.
@@ -249,6 +253,8 @@ pub(crate) trait ResolveSymbol {
 }
 
 /// Where references to a symbol lead; `None` if to the symbol itself.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redirected {
     /// The target of direct calls.

@@ -1,9 +1,9 @@
 //! The merge map of a linked image: which functions, of which units, share which code.
 //!
 //! Units that were merged with each other have content-addressed bodies in common, of which a
-//! linker keeps one. What address that one got, and which functions of all units it is for, no unit
-//! knows. [`LinkedMap`] is assembled from the merge maps of the units and from the symbols of the
-//! image, which the caller reads.
+//! linker keeps one. No unit knows
+//! its address, or which functions of all units share it. [`LinkedMap`] is assembled from the merge
+//! maps of the units and from the symbols of the image, which the caller reads.
 //!
 //! It does *not* read object files, and it knows code by the names of symbols only: an image
 //! without symbols says nothing.

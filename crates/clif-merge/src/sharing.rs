@@ -303,7 +303,7 @@ pub fn why(names: &[String], summaries: &[Summaries<'_>], policy: SimilarPolicy)
             "They are in one unit, which decides about them by itself.\n"
         }
         ([_, _], None) => {
-            "A body for both would not save enough: thunks and what they pass take nearly as many bytes, or a call \
+            "A body for both would not save enough: thunks and what they pass take nearly the saved bytes, or a call \
              in a loop would go through a pointer.\n"
         }
     };

@@ -218,7 +218,7 @@ impl<M: Module> MergingModule<M> {
             ..self.pass_options(back_end)
         };
         // An incremental run must walk every function, which does not pay if functions are not
-        // merged over flushes. What earlier flushes eliminated is known in any case.
+        // merged over flushes. Functions that earlier flushes eliminated are known anyway.
         let remembers = self.options.remember && !(first && last);
         let mut merger = match (remembers, first) {
             (true, _) => Merger::after(&self.passes.emitted, options),

@@ -252,8 +252,8 @@ struct Progress {
 ///   second definition and IR that the verifier refuses are reported by `define_function`. Errors
 ///   that only the compiler finds (IR that it does not support) are reported by the flush;
 ///   [`MergingModule::failed`] returns the function;
-/// * `define_function` copies the function ([`ModuleOptions::take_ir`] saves the copy). The context is
-///   left as it is and holds no compiled code;
+/// * `define_function` copies the function ([`ModuleOptions::take_ir`] saves the copy). The context
+///   is left as it is and holds no compiled code;
 /// * linkage may widen until the flush, which reads it. In an object it cannot widen after that,
 ///   and in other modules a function or data object that shares its body cannot become preemptible:
 ///   it is an error to declare it so;
@@ -408,11 +408,10 @@ impl<M: Module> MergingModule<M> {
         self.progress.failed
     }
 
-    /// Says which functions share bodies with functions of other objects
-    /// ([`ContentAddressing::sharing_map`]), with [`ModuleOptions::content_addressed`]. To be
-    /// called before the flush.
-    ///
-    /// [`ContentAddressing::sharing_map`]: cranelift_mergefunc::across::ContentAddressing::sharing_map
+    /// Says by a
+    /// [sharing map](cranelift_mergefunc::across::ContentAddressing::sharing_map) which functions
+    /// share bodies with functions of other objects, with [`ModuleOptions::content_addressed`]. To
+    /// be called before the flush.
     pub fn set_sharing_map(&mut self, map: Arc<SharingMap<'static>>) {
         self.sharing_map = Some(map);
     }

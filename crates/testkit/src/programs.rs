@@ -174,7 +174,7 @@ pub fn elements(image: &Image) -> String {
 /// pointer afterwards.
 pub fn host(image: &Image, amounts: &[u32]) -> String {
     let Image { programs, elements, pages, stack_pointer, data, table } = image;
-    let mut text = String::from("// What the image says, and the layout of the context.\n");
+    let mut text = String::from("// The contents of the image, and the layout of the context.\n");
     for (name, value) in [
         ("STORE", context::STORE),
         ("BUILTINS", context::BUILTINS),

@@ -287,7 +287,7 @@ pub enum FunctionMerging {
             file: "src/compile/mod.rs",
             at: &["/// Finish compiling the given function."],
             put: Put::Before(
-                "    /// What merges the functions of a module or component, if that is configured.
+                "    /// Merges the functions of a module or component, if that is configured.
     fn function_merger(&self) -> Option<Box<dyn FunctionMerger + '_>>;
 ",
             ),
@@ -507,7 +507,7 @@ type CompileInput<'a> =
         Hook {
             file: "src/module_artifacts.rs",
             at: &["inner: CompiledFunctionsTable,"],
-            put: Put::Instead("    /// What is built.\n    pub inner: CompiledFunctionsTable,"),
+            put: Put::Instead("    /// The functions that are built.\n    pub inner: CompiledFunctionsTable,"),
         },
     ),
     (
@@ -567,7 +567,7 @@ type CompileInput<'a> =
             file: "src/compiler.rs",
             at: &["debug_slot_descriptor: Option<FrameStateSlotBuilder>,"],
             put: Put::After(
-                "    /// What the instructions were whose source locations are numbers.
+                "    /// The original instructions whose source locations are numbers.
     sites: Option<cranelift_mergefunc::explain::Sites>,",
             ),
         },

@@ -27,6 +27,8 @@ const FURTHER: i64 = 4;
 /// save most come first.
 ///
 /// The result depends on the functions and their order only. O(n log n) in the number of functions.
+///
+/// See the [example](crate::across).
 pub fn decide_sharing(group: &Group<'_>, policy: Policy) -> Vec<SetDecision> {
     let rows = &group.rows;
     let share = Share::of(policy);

@@ -98,8 +98,8 @@ pub fn replicated(unit: &Unit, replicas: u32, rng: &mut Rng) -> Unit {
 }
 
 /// A unit in `count` pieces, each with some of its functions and data objects, planned with content
-/// addressing for `isa`. What another piece refers to is visible to it. Most of a replica is in one
-/// piece.
+/// addressing for `isa`. Symbols that another piece refers to are visible to it. Most of a replica
+/// is in one piece.
 pub fn cut(unit: &Unit, count: usize, isa: &dyn TargetIsa, rng: &mut Rng) -> Vec<Unit> {
     let functions = unit.functions.iter().map(|member| member.symbol());
     let symbols = functions.chain(unit.data.iter().map(|member| member.symbol.clone()));

@@ -60,7 +60,7 @@ pub fn unit(number: u64) -> Unit {
         15 => consecutive::facts_of_emitted_functions(),
         16 => consecutive::addresses_of_an_eliminated_function(),
         17 => consecutive::pointer_to_an_eliminated_function(),
-        _ => unreachable!("so many there are"),
+        _ => unreachable!("these are all"),
     };
     let functions = texts.iter().map(|text| Member { attributes: free(), body: parse_one(text) });
     let mut functions: Vec<Member> = functions.collect();
