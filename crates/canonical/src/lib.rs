@@ -13,6 +13,26 @@
 //!
 //! It does *not* look at more than one function, and proves nothing: Cranelift's optimiser is
 //! trusted, as it is when code is compiled.
+//!
+//! # Example
+//!
+//! ```
+//! use cranelift_codegen::settings::{self, Configurable};
+//! use cranelift_mergefunc::{Options, explain::Encoding};
+//! use cranelift_mergefunc_canonical::canonical_body;
+//!
+//! let mut flags = settings::builder();
+//! flags.set("opt_level", "speed")?;
+//! let isa = cranelift_native::builder()?.finish(settings::Flags::new(flags))?;
+//! let encoding = |text: &str| {
+//!     let func = cranelift_reader::parse_functions(text).unwrap().remove(0);
+//!     Encoding::of(&canonical_body(&func, &*isa).unwrap(), &Options::default())
+//! };
+//! let double = "function u0:0(i64) -> i64 fast { block0(v0: i64): v1 = imul_imm v0, 2 return v1 }";
+//! let shift = "function u0:1(i64) -> i64 fast { block0(v0: i64): v1 = ishl_imm v0, 1 return v1 }";
+//! assert!(encoding(double) == encoding(shift));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -39,6 +59,8 @@ const MAX_ROUNDS: usize = 16;
 ///
 /// Takes two to three times as long as Cranelift takes to optimise the function, and 16 times at
 /// most.
+///
+/// See the [example](crate#example).
 pub fn canonical_body(func: &Function, isa: &dyn TargetIsa) -> Option<Function> {
     let options = Options { target: Target::of(isa), ..Options::default() };
     let encode = |body: &Function| Encoding::of(body, &options);
@@ -76,6 +98,8 @@ thread_local! {
 /// Whether a panic on this thread is one of Cranelift's optimiser that this library catches, so
 /// that the function has no canonical body. For panic hooks, which need not report such a panic:
 /// the hook of the standard library does. Where panics abort, nothing is caught.
+///
+/// See the [example](crate#example).
 pub fn panic_is_contained() -> bool {
     CONTAINED.get()
 }

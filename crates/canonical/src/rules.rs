@@ -42,6 +42,8 @@ const MAX_STEPS: usize = 8;
 
 /// Brings the instructions of `func` into the forms above. Returns whether anything changed.
 /// Instructions that are not needed any more stay, without a use. Linear in the size of `func`.
+///
+/// See the [example](crate#example).
 pub fn apply(func: &mut Function) -> bool {
     let insts: Vec<Inst> =
         func.layout.blocks().flat_map(|block| func.layout.block_insts(block)).collect();

@@ -32,6 +32,23 @@
 //! | `constants` | which branches always go the same way |
 //! | `trace` | what a simulation compares, written down, for functions whose code is not kept |
 //! | `proof` | what is said of a claim that does not hold, and of a plan |
+//!
+//! # Example
+//!
+//! ```
+//! use cranelift_mergefunc_checker::{Comparison, may_replace};
+//!
+//! let parse = |text: &str| cranelift_reader::parse_functions(text).unwrap().remove(0);
+//! let [double, equal, other] = [
+//!     "function u0:0(i64) -> i64 { block0(v0: i64): v1 = iadd v0, v0 return v1 }",
+//!     "function u0:1(i64) -> i64 { block0(v7: i64): v2 = iadd v7, v7 return v2 }",
+//!     "function u0:2(i64) -> i64 { block0(v0: i64): v1 = imul v0, v0 return v1 }",
+//! ]
+//! .map(parse);
+//! let comparison = Comparison { debug_info: false, endianness: None, slot_alignment: 1 };
+//! assert!(may_replace(&double, &equal, comparison).is_ok());
+//! assert!(may_replace(&double, &other, comparison).is_err());
+//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -63,6 +80,8 @@ use simulation::Simulation;
 /// Both functions must be accepted by Cranelift's verifier. Linear in their sizes, up to a
 /// logarithm in the number of alias regions.
 ///
+/// See the [example](crate#example).
+///
 /// # Errors
 ///
 /// The first place, in the order of a walk from the entry, at which they differ.
@@ -79,6 +98,8 @@ pub fn may_replace(
 }
 
 /// Properties in which two functions must agree, besides their behaviour.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison {
     /// Whether they must not differ in what debuggers see.
@@ -90,6 +111,8 @@ pub struct Comparison {
 }
 
 /// The claim that one function may run in place of another.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy)]
 pub struct Claim<'a> {
     /// The function that runs.
@@ -131,6 +154,8 @@ impl<'a> Claim<'a> {
 }
 
 /// The use of a symbol.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Use {
     /// A direct call.
@@ -144,6 +169,8 @@ pub enum Use {
 }
 
 /// Decides whether a reference to one symbol may replace a reference to another.
+///
+/// See the [example](crate#example).
 pub trait Symbols {
     /// Whether a use of `kept` may replace the same use of `original`. The two can be one symbol.
     fn may_replace(

@@ -5,6 +5,8 @@ use core::fmt;
 use cranelift_codegen::ir::{Block, Inst, UserExternalName};
 
 /// The proved claims of a plan.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Proof {
@@ -22,6 +24,8 @@ pub struct Proof {
 
 /// A claim of a plan that does not hold: a bug in what merges functions, or in the
 /// functions that it was given.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refutation {
     /// The function or data object that is kept.
@@ -35,6 +39,8 @@ pub struct Refutation {
 }
 
 /// A place in two functions that are walked in step.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The block of the kept function; none in the header.
@@ -49,6 +55,8 @@ pub struct Place {
 }
 
 /// Why a claim is false.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mismatch {
     /// Signatures differ.

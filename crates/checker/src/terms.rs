@@ -60,6 +60,8 @@ impl Term {
 
 /// An extra argument, in place of a constant or a reference: what a claim about a parameterised
 /// body depends on.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExtraTerm(Content);
 

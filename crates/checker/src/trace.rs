@@ -25,6 +25,8 @@ use cranelift_codegen::ir::{
 use cranelift_entity::{EntityRef, SecondaryMap};
 
 /// The behaviour of a function, for comparing it with a function whose code is not available.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// 256 bits that cover everything but references.
@@ -79,6 +81,8 @@ impl Hasher for Feed<'_> {
 }
 
 /// 256 bits of any value that implements `Hash`, for comparing with values that are not kept.
+///
+/// See the [example](crate#example).
 pub fn digest<T: Hash + ?Sized>(what: &T) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     what.hash(&mut Feed(&mut hasher));

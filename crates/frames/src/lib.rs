@@ -15,6 +15,29 @@
 //! It does *not* walk a stack, and knows no names, only numbers. LLVM's GSYM keeps the line table
 //! of each merged function and lets the user choose by regular expressions on call sites ("merged
 //! function call site info", 2024); here nobody chooses.
+//!
+//! # Example
+//!
+//! ```
+//! use cranelift_mergefunc_frames::{Callee, Code, Place, Site, Table, TailCallees, TailCalls};
+//!
+//! // Functions 0 and 1 share code, and function 2 calls function 1.
+//! let trap = Place { offset: 4, is_return: false };
+//! let call = Place { offset: 9, is_return: true };
+//! let of = vec![(Some(10), Callee::Unknown), (Some(90), Callee::Unknown)];
+//! let shared =
+//!     Code { functions: vec![0, 1], is_thunk: false, sites: vec![Site { place: trap, of }] };
+//! let of = vec![(Some(200), Callee::Function(1))];
+//! let caller =
+//!     Code { functions: vec![2], is_thunk: false, sites: vec![Site { place: call, of }] };
+//! let none = |function| (function, TailCallees::Known(vec![]));
+//! let table = Table::new(&[shared, caller], &TailCalls::from([0, 1, 2].map(none)));
+//!
+//! let frames = table.frames(&[Some((0, trap)), Some((1, call))])?;
+//! assert_eq!(frames[0].running.len(), 1);
+//! assert_eq!((frames[0].running[0].function, frames[0].running[0].location), (1, Some(90)));
+//! # Ok::<(), cranelift_mergefunc_frames::Malformed>(())
+//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]

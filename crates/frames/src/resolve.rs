@@ -4,6 +4,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 /// The function that an instruction called before merging.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Callee<F> {
     /// It is no call, or a call through a pointer, or not known.
@@ -13,6 +15,8 @@ pub enum Callee<F> {
 }
 
 /// A function that the code of a frame may be running.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running<F> {
     /// The function, as it was before merging.
@@ -25,6 +29,8 @@ pub struct Running<F> {
 
 /// A frame, as far as its address says: the functions that it may belong to. None, if the code is
 /// not known.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level<F> {
     /// The functions, in any order.
@@ -35,6 +41,8 @@ pub struct Level<F> {
 }
 
 /// Which functions a function may tail-call: their frames take the place of its own.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TailCallees<F> {
     /// Some that are not known.
@@ -45,6 +53,8 @@ pub enum TailCallees<F> {
 
 /// The tail calls of all functions whose instructions are known. A function that is not there may
 /// tail-call any function.
+///
+/// See the [example](crate#example).
 pub type TailCalls<F> = BTreeMap<F, TailCallees<F>>;
 
 /// Removes from the frames of a stack, innermost first, the functions that they cannot belong to.
@@ -55,6 +65,8 @@ pub type TailCalls<F> = BTreeMap<F, TailCallees<F>>;
 /// frame is known, one function remains in each frame: that which runs without merging.
 ///
 /// O(n k log k) for n frames of at most k functions each, if there are few tail calls.
+///
+/// See the [example](crate#example).
 pub fn resolve<F: Ord + Clone>(levels: &mut [Level<F>], tail_calls: &TailCalls<F>) {
     for outer in (1..levels.len()).rev() {
         let entered = entered(&levels[outer], tail_calls);

@@ -11,6 +11,8 @@ use core::fmt;
 
 /// A place in code: the offset in bytes of an instruction that may trap, or of the instruction
 /// behind a call.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// From the first byte of the code.
@@ -20,6 +22,8 @@ pub struct Place {
 }
 
 /// The actions of the functions of code at a place.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// The place.
@@ -29,6 +33,8 @@ pub struct Site {
 }
 
 /// Code: a body, or a thunk.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     /// The numbers of the functions that it may be running.
@@ -40,6 +46,8 @@ pub struct Code {
 }
 
 /// The bytes are not what [`Table::bytes`] returned.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -52,6 +60,8 @@ impl fmt::Display for Malformed {
 impl core::error::Error for Malformed {}
 
 /// Which functions the code of a program belongs to. Functions and code have numbers, from 0.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     bytes: Vec<u8>,

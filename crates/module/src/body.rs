@@ -70,6 +70,8 @@ pub(crate) struct Observed {
 }
 
 /// A compiled function, with what a module needs to define it.
+///
+/// See the [example](crate#example).
 #[cfg(feature = "parallel")]
 #[derive(Clone)]
 #[non_exhaustive]

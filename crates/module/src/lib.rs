@@ -22,6 +22,19 @@
 //! do it.
 
 //!
+//! # Example
+//!
+//! ```
+//! use cranelift_mergefunc_module::{MergingModule, cranelift_module::Module};
+//!
+//! fn compile(module: impl Module, define_all: impl FnOnce(&mut dyn Module)) {
+//!     let mut module = MergingModule::new(module);
+//!     define_all(&mut module);
+//!     module.flush().unwrap();
+//!     println!("{} functions compiled", module.stats().compiled);
+//! }
+//! ```
+//!
 //! # Features
 //!
 //! | feature | adds |
@@ -98,6 +111,8 @@ use std::sync::Arc;
 use view::View;
 
 /// Symbols that are to get the address of another one, in an object file.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "without `place`, these symbols lead nowhere"]
 pub struct ObjectFixups {
@@ -266,6 +281,8 @@ struct Progress {
 ///
 /// A module that is dropped without `finish`, `finalize_definitions`, `into_inner` or `flush` loses
 /// its deferred definitions.
+///
+/// See the [example](crate#example).
 pub struct MergingModule<M> {
     inner: M,
     /// That of the wrapped module.

@@ -4,6 +4,8 @@
 use cranelift_mergefunc::{Addresses, Compare, Prove, Similar};
 
 /// The abilities of the wrapped module beyond `Module`.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackEnd {
     /// The module is unknown. Every function gets code of its own, if only a jump, and data objects
@@ -22,6 +24,8 @@ pub enum BackEnd {
 }
 
 /// Options of a [`MergingModule`](crate::MergingModule).
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug)]
 pub struct ModuleOptions {
     /// The abilities of the wrapped module.
@@ -88,6 +92,8 @@ impl Default for ModuleOptions {
 }
 
 /// The statistics of merging so far, over all flushes.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModuleStats {

@@ -22,6 +22,8 @@ const MAX_KNOWN: usize = 16;
 
 /// Hands out the features of a function, each with how often it has it. The same feature may come
 /// several times. Linear in the size of the function.
+///
+/// See the [example](crate#example).
 pub fn features(
     func: &Function,
     registers: &Registers,

@@ -7,6 +7,17 @@
 //!
 //! A prediction is for deciding what pays: an error costs bytes. The crate makes no decision
 //! itself, and owns no IR.
+//!
+//! # Example
+//!
+//! ```
+//! use cranelift_size_model::SizeModel;
+//!
+//! let text = "function u0:0(i64) -> i64 { block0(v0: i64): v1 = imul v0, v0 return v1 }";
+//! let func = cranelift_reader::parse_functions(text).unwrap().remove(0);
+//! let bytes = SizeModel::X86_64.predict(&func).unwrap();
+//! assert!((4..40).contains(&bytes), "{bytes}");
+//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -32,9 +43,12 @@ pub use uses::Scratch;
 use core::fmt;
 use cranelift_codegen::ir::{Function, Opcode};
 
-/// Predicts the sizes of native code on one target. ///
+/// Predicts the sizes of native code on one target.
+///
 /// Fitted for code with `opt_level=speed` and the default settings of the target.
 /// `docs/performance.md` has the errors.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SizeModel(&'static Weights);
 

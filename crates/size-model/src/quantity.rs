@@ -7,6 +7,8 @@
 use cranelift_codegen::ir::{Opcode, Type, types};
 
 /// One feature of a function.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Feature {
     /// An instruction, and the class of its controlling type, or of the constant that it holds.
@@ -18,6 +20,8 @@ pub enum Feature {
 }
 
 /// The class of a type.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// Integers of 8 and 16 bits, and no type.
@@ -62,6 +66,8 @@ impl Class {
 }
 
 /// The use of a constant.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ConstantUse {
     /// The second operand of an operation, which can be in the instruction.
@@ -94,6 +100,8 @@ impl ConstantUse {
 }
 
 /// How many bits of a constant an instruction must hold.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ConstantKind {
     /// Zero.

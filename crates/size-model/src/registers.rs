@@ -4,6 +4,8 @@ use cranelift_codegen::ir::{AbiParam, ArgumentPurpose, Signature, types};
 use cranelift_codegen::isa::CallConv;
 
 /// The registers of a target, by their numbers.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
     /// That take integer arguments.

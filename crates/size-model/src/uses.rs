@@ -18,6 +18,8 @@ use cranelift_entity::packed_option::PackedOption;
 const MAX_SLOTS: usize = 64;
 
 /// The record of each value of a function. Kept from function to function for its memory.
+///
+/// See the [example](crate#example).
 #[derive(Default)]
 pub struct Scratch {
     /// By the index of a value.

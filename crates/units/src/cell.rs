@@ -5,6 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// The record of the functions of a unit that combining needs.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnitSummary {
     /// The name of the unit, unique in the program.
@@ -18,6 +20,8 @@ pub struct UnitSummary {
 }
 
 /// The meaning of a symbol, one in all units.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Identity {
     /// The function or data object that linkers know by this name.
@@ -27,6 +31,8 @@ pub enum Identity {
 }
 
 /// A function that may share a body.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSummary {
     /// A digest of its shape. A collision costs bytes.
@@ -44,6 +50,8 @@ pub struct FunctionSummary {
 }
 
 /// The value of a function at a place. Symbols are numbers of [`UnitSummary::symbols`].
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cell {
     /// A call of the function itself.

@@ -25,6 +25,8 @@ use alloc::vec::Vec;
 use xxhash_rust::xxh3::Xxh3;
 
 /// All functions of a shape, two or more.
+///
+/// See the [example](crate#example).
 pub struct Group<'a> {
     /// The shape.
     pub shape: [u8; 16],
@@ -36,6 +38,8 @@ pub struct Group<'a> {
 }
 
 /// A function of a group.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug)]
 pub struct GroupRow {
     /// The number of its unit, in the order of the names of all units.
@@ -53,6 +57,8 @@ pub struct GroupRow {
 }
 
 /// The value of a function of a group at a place.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupCell {
     /// Equal for equal cells, whatever their units.
@@ -84,6 +90,8 @@ impl Group<'_> {
 }
 
 /// Functions of a group that are to share a body.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetDecision {
     /// The columns of each parameter, ascending.
@@ -98,6 +106,8 @@ pub struct SetDecision {
 
 /// A hash of what functions have at the places that are of no parameter: XXH3-64 of the number of
 /// each such column, and the hash of what is there, for all columns in order.
+///
+/// See the [example](crate#example).
 pub fn fixed_hash(hashes: impl ExactSizeIterator<Item = u64>, parameters: &[Vec<u32>]) -> u64 {
     let mut is_fixed = alloc::vec![true; hashes.len()];
     for &column in parameters.iter().flatten() {
@@ -116,9 +126,13 @@ pub fn fixed_hash(hashes: impl ExactSizeIterator<Item = u64>, parameters: &[Vec<
 }
 
 /// Where a part is written: the name of the unit, and the next bytes of its part.
+///
+/// See the [example](crate#example).
 pub type PartSink<'a> = dyn FnMut(&str, &[u8]) -> Result<(), FormatError> + 'a;
 
 /// The files that combining writes.
+///
+/// See the [example](crate#example).
 #[derive(Default)]
 pub struct Outputs<'s, 'f> {
     /// The map for all units.
@@ -130,6 +144,8 @@ pub struct Outputs<'s, 'f> {
 }
 
 /// The counts of combined summaries.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Combined {
     /// The number of units.
@@ -155,6 +171,8 @@ pub struct Combined {
 /// Fails if an input is damaged, units have the same name, or settings differ; what was written
 /// before that is to be dropped. Panics if a decision is not well-formed: columns of a parameter
 /// ascend, rows are numbers of rows.
+///
+/// See the [example](crate#example).
 pub fn combine(
     inputs: &[Summaries<'_>],
     decide: &mut dyn FnMut(&Group<'_>) -> Vec<SetDecision>,

@@ -24,6 +24,8 @@ use core::fmt;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Why a file cannot be read.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormatError {
     /// It is something else. This is what was expected.
@@ -67,9 +69,13 @@ impl From<std::io::Error> for FormatError {
 }
 
 /// Where a file is written, piece by piece.
+///
+/// See the [example](crate#example).
 pub type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), FormatError> + 'a;
 
 /// Something that can be read at any offset: bytes in memory, a file.
+///
+/// See the [example](crate#example).
 pub trait ReadAt: Send + Sync {
     /// How many bytes there are.
     fn len(&self) -> u64;
@@ -127,6 +133,8 @@ impl<T: ReadAt + ?Sized> ReadAt for Box<T> {
 }
 
 /// A file, which must not change while it is read.
+///
+/// See the [example](crate#example).
 #[cfg(feature = "std")]
 #[derive(Debug)]
 pub struct FileAt {

@@ -19,6 +19,52 @@
 //! | `merge` | merges files of summaries to one |
 //! | `combine` | passes the functions of each shape to the decision function |
 //! | `sharing_map` | sharing maps as files |
+//!
+//! # Example
+//!
+//! ```
+//! use cranelift_mergefunc_units::{
+//!     Cell, FunctionSummary, Linkage, Outputs, SetDecision, SharingMap, Summaries, UnitSummary,
+//!     combine, fixed_hash,
+//! };
+//!
+//! // Two units with a function each, which differ in a constant.
+//! let summary = |unit: &str, bits| {
+//!     let function = FunctionSummary {
+//!         shape: [7; 16],
+//!         symbol: format!("function of {unit}"),
+//!         linkage: Linkage::Local,
+//!         hot: false,
+//!         bytes: [100, 120],
+//!         cells: vec![Cell::Constant { ty: 0x76, bits }],
+//!     };
+//!     let functions = vec![function];
+//!     UnitSummary { unit: unit.to_owned(), functions, ..UnitSummary::default() }.to_bytes()
+//! };
+//! let files = [summary("a", 1), summary("b", 2)];
+//! let [a, b] = files.each_ref().map(|file| Summaries::open(file));
+//!
+//! // Both share a body with the constant as a parameter.
+//! let (mut map, parameters) = (Vec::new(), vec![vec![0]]);
+//! let combined = combine(
+//!     &[a?, b?],
+//!     &mut |group| {
+//!         let hashes = group.rows[0].cells.iter().map(|cell| cell.hash);
+//!         let fixed = fixed_hash(hashes, &parameters);
+//!         vec![SetDecision { parameters: parameters.clone(), fixed, rows: vec![0, 1], saved: 80 }]
+//!     },
+//!     &mut Outputs {
+//!         map: Some(&mut |bytes| {
+//!             map.extend_from_slice(bytes);
+//!             Ok(())
+//!         }),
+//!         parts: None,
+//!     },
+//! )?;
+//! assert_eq!(combined.members, 2);
+//! assert_eq!(SharingMap::open(map)?.sets(&[7; 16])?.len(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]

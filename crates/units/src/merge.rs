@@ -19,6 +19,8 @@ use core::cmp::Ordering;
 use core::fmt;
 
 /// Why summaries cannot be combined.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CombineError {
     /// An input is damaged.
@@ -196,6 +198,8 @@ fn merge_symbols<C: Cursor<Item = u32>>(
 ///
 /// Fails if an input is damaged, units have the same name, or settings differ. The output that was
 /// written before the failure is to be dropped.
+///
+/// See the [example](crate#example).
 pub fn merge_summaries(inputs: &[Summaries<'_>], out: &mut Sink<'_>) -> Result<(), CombineError> {
     let Units { settings, units, numbers: unit_numbers } = number_units(inputs)?;
     let output = CombineError::Output;

@@ -37,6 +37,8 @@ const AT_ONCE: u64 = 64;
 
 /// Functions of one shape that share a body: those that agree in all columns that are in no
 /// parameter.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedSet {
     /// The columns of each parameter, ascending. A member has the same in all of them.
@@ -52,6 +54,8 @@ pub struct SharedSet {
 /// An open sharing map.
 ///
 /// Damage that is found when it is opened, or when a shape is looked up, is an error.
+///
+/// See the [example](crate#example).
 pub struct SharingMap<'a> {
     source: Box<dyn ReadAt + 'a>,
     settings: [u8; 32],

@@ -17,6 +17,8 @@ use core::cell::OnceCell;
 use core::fmt;
 
 /// A unit of a file.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitEntry {
     /// Its name.
@@ -28,6 +30,8 @@ pub struct UnitEntry {
 /// An open file of summaries.
 ///
 /// Damage that is found when it is opened, or when a part is read later, is an error.
+///
+/// See the [example](crate#example).
 pub struct Summaries<'a> {
     source: &'a dyn ReadAt,
     settings: [u8; 32],

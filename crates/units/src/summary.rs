@@ -452,6 +452,8 @@ impl Cell {
 
 /// A hash of what a symbol means: XXH3-64 of a byte, 0 for names and 1 for contents, and the bytes
 /// of the name or digest.
+///
+/// See the [example](crate#example).
 pub fn identity_hash(identity: &Identity) -> u64 {
     match identity {
         Identity::Name(name) => symbol_hash(0, name.as_bytes()),
@@ -466,6 +468,8 @@ pub(super) fn symbol_hash(kind: u8, bytes: &[u8]) -> u64 {
 /// A hash of what a function has at a place, the same in all units: XXH3-64 of its kind and fields,
 /// where a symbol is the [hash](identity_hash) of what it means. Calls of the function itself have
 /// one hash.
+///
+/// See the [example](crate#example).
 pub fn cell_hash(cell: &Cell, identity_hash: impl FnOnce(u32) -> u64) -> u64 {
     let mut bytes = [0; 24];
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
