@@ -224,7 +224,9 @@ fn dead_names_are_found() {
         let line = Line { number: 7, text: text.to_owned(), code: false };
         names.dead("docs/a.md", &line)
     };
-    assert!(dead("`src/lib.rs`, `lib.rs`, `--similar off`, `clif-merge why`, feature `std`").is_empty());
+    assert!(
+        dead("`src/lib.rs`, `lib.rs`, `--similar off`, `clif-merge why`, feature `std`").is_empty()
+    );
     for (text, name) in [
         ("in `src/gone.rs`", "src/gone.rs"),
         ("by [it](gone.md)", "gone.md"),

@@ -1,5 +1,5 @@
-//! Laws of sentences: those of comments and documents keep to the rules for words that a machine can
-//! check, and comments and cells of tables are narrow.
+//! Laws of sentences: those of comments and documents keep to the rules for words that a machine
+//! can check, and comments and cells of tables are narrow.
 
 use crate::documents::{Document, Line, comment, documents, paths, read};
 
