@@ -2,8 +2,9 @@
 //!
 //! A function that was merged with others that differ from it in constants and callees becomes a
 //! call of their parameterised body, with extra arguments behind the arguments of its caller. This
-//! module defines extra arguments, and inserts them into code. It does *not* decide what becomes an
-//! extra argument (`similar` does).
+//! module defines extra arguments, and inserts them into code. It does *not* decide which values
+//! become extra arguments
+//! (`parameterise` does).
 
 use crate::ir::{called, user_name};
 use alloc::sync::Arc;
@@ -164,7 +165,7 @@ pub(crate) fn computed_as(ty: Type) -> Type {
 /// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Substitute {
-    /// The symbol of what is called.
+    /// The symbol of the callee.
     pub symbol: UserExternalName,
     /// The extra arguments, behind the present arguments.
     pub arguments: Arc<[ExtraArgument]>,

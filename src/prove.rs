@@ -76,7 +76,7 @@ pub fn prove(
 
 /// Proves the plan of an incremental run, as [`prove`](crate::check::prove) does for a single unit.
 /// `cache` is what earlier units emitted, not yet extended by this plan. Merges into functions of
-/// earlier units are proved by what is remembered of these; that is kept where their plans were
+/// earlier units are proved by the records of these; records are kept where their plans were
 /// proved as well ([`Options::prove`]).
 ///
 /// See the [example](crate#example).

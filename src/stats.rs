@@ -92,7 +92,7 @@ pub struct SimilarCounts {
 }
 
 impl SimilarCounts {
-    /// Adds what was done for a part of the functions.
+    /// Adds the counts for a part of the functions.
     pub(crate) fn add(&mut self, other: &SimilarCounts) {
         let SimilarCounts { walks, scans, outlines, copies, tried, bodies, merged } = other;
         self.walks += walks;
@@ -106,7 +106,7 @@ impl SimilarCounts {
 }
 
 impl Walks {
-    /// Adds what was walked in order to group equal functions.
+    /// Adds the walks for grouping equal functions.
     pub(crate) fn add(&mut self, other: &Walks) {
         let Walks { added, functions, instructions, malformed, data_objects, bytes } = other;
         self.added += added;

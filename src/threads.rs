@@ -1,7 +1,7 @@
 //! Work on several functions at a time: with the feature `parallel`, on the threads of the current
 //! `rayon` pool.
 //!
-//! Each piece of work sees the unit and what was decided before, and writes only its own result;
+//! Each piece of work sees the unit and earlier decisions, and writes only its own result;
 //! what depends on the order is done afterwards, by the caller. So no result depends on the number
 //! of threads. It starts no threads itself.
 

@@ -50,7 +50,7 @@ impl Plan {
         self.redirect(func, self.written(function, written))
     }
 
-    /// Makes of `func`, which is the body of `function`, what is to be compiled under the symbol of
+    /// Makes of `func`, which is the body of `function`, the code to compile under the symbol of
     /// `function`, for back ends that emit nothing but functions
     /// ([`Options::for_ir`](crate::Options::for_ir)): its own body, after [`apply`](Plan::apply),
     /// the body that the plan adds, or a thunk that calls another function. Returns whether

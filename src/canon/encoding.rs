@@ -132,7 +132,7 @@ impl Encoding {
 }
 
 /// The largest number that takes 2 bytes of the shape. Of those beyond it, which are no beginnings
-/// of numbers, the walk uses some to distinguish what is no number.
+/// of numbers, the walk uses some to mark entries that are no numbers.
 pub(crate) const SMALL: u32 = 0x7fff;
 
 /// Four bytes of a number follow.

@@ -15,7 +15,7 @@
 //! two functions have equal streams only if they are one walk.
 //!
 //! Numbers are those of values, blocks, slots and signatures, and lengths. Nearly all of them are
-//! small and take two bytes: what is hashed, compared and kept is half as long as with four.
+//! small and take two bytes: hashed, compared and kept encodings are half as long as with four.
 //!
 //! Every `InstructionData` variant and every struct is matched by field without `..`: a field that
 //! a new Cranelift adds is a compile error here. Where a field is left out on purpose, the pattern
@@ -176,7 +176,7 @@ pub(crate) struct Scratch {
 
 #[derive(Default)]
 struct Values {
-    /// 1 + the number of a value, or what is written in its place ([`Scratch::contents`]), by its
+    /// 1 + the number of a value, or of its substitute ([`Scratch::contents`]), by its
     /// index; 0 for one not yet defined.
     numbers: Vec<u32>,
     count: u32,

@@ -213,8 +213,8 @@ pub(crate) struct Learned {
 }
 
 impl Memory {
-    /// Bytes of memory, as far as they grow with what is remembered; `MergingModule`'s tests have
-    /// figures.
+    /// Bytes of memory, as far as they grow with the remembered classes; `MergingModule`'s tests
+    /// have figures.
     pub fn size(&self) -> usize {
         let Memory { functions, data, eliminated, eliminated_data, last } = self;
         let parts = |known: &Arc<Known>| {
@@ -260,7 +260,7 @@ impl Memory {
 pub(crate) enum Remember {
     /// There are no later units.
     Nothing,
-    /// The targets of what was eliminated.
+    /// The targets of eliminated items.
     Eliminated,
     /// Everything.
     All,

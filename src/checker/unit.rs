@@ -52,7 +52,7 @@ fn signatures(plan: &Plan, code: &mut dyn Code) -> Option<Vec<Signature>> {
     passes.then(|| functions.map(|function| code.original(function).signature.clone()).collect())
 }
 
-/// A pair that has to be proved: what is kept, and what it may replace.
+/// A pair that has to be proved: the kept item, and the one that it may replace.
 type Pair<T> = (T, T);
 
 /// Claims that came up during the proof.
@@ -658,7 +658,7 @@ impl InUnit<'_> {
         within.or_else(|| self.plan.eliminated_signature(function).map(|own| &**own))
     }
 
-    /// Two symbols, of which at least one is of an earlier unit: a claim on what is remembered of
+    /// Two symbols, of which at least one is of an earlier unit: a claim on the record of
     /// it.
     pub fn incremental(
         &mut self,

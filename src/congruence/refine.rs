@@ -14,7 +14,7 @@
 //! the class itself still waits), so each reference is examined O(log n) times: O(m log n) for m
 //! references of functions that share their class with others.
 //!
-//! This module knows no IR. It decides nothing about what is merged, only what is equal.
+//! This module knows no IR. It decides nothing about merges, only about equality.
 
 use crate::lists::Lists;
 use crate::unit::Node;

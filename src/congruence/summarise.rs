@@ -1,4 +1,4 @@
-//! Summaries: what is kept of each function and data object between
+//! Summaries: the record of each function and data object between
 //! [`Merger::add`](crate::Merger::add) and the first look at a second one.
 //!
 //! Of each function its symbol, its bucket, its counts and a pointer to its attributes, which

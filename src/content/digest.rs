@@ -9,7 +9,7 @@
 //! were compiled. (An attacker who wants a wrong merge must find two inputs with the same 256
 //! bits.)
 //!
-//! This module knows candidates by number; it does *not* decide what is content-addressed.
+//! This module knows candidates by number; it does *not* decide which are content-addressed.
 
 use crate::canon::{ContentDigest, Digest};
 use crate::congruence::components;

@@ -1,5 +1,5 @@
-//! The corpus: what is kept of functions and data objects whose IR is not, so that equal ones are
-//! known again.
+//! The corpus: the record of functions and data objects whose IR is not kept, so that equal ones
+//! are known again.
 //!
 //! Of each, it has a number for the BLAKE3 digest of its encoding, and its references by symbol.
 //! Digests are trusted without comparing encodings, as in a content-addressed store: a wrong merge

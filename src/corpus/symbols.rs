@@ -1,5 +1,5 @@
 //! The symbols that known items have or refer to, each kept once: the items that have them, by what
-//! references to them are compared, and what is observed of them.
+//! references to them are compared, and the observed uses.
 
 use super::KnownIndex;
 use crate::interner::Interner;
@@ -77,12 +77,12 @@ pub(crate) struct Symbols {
     names: Interner<UserExternalName>,
     /// The item that has each symbol, if it was added.
     items: PrimaryMap<SymbolNumber, PackedOption<KnownIndex>>,
-    /// By what each is compared, and what is observed of it besides its behaviour.
+    /// How each symbol is compared, and its observed uses besides its behaviour.
     notes: PrimaryMap<SymbolNumber, u8>,
     defined: usize,
 }
 
-/// A symbol that is not among others yet, and what was observed of it.
+/// A symbol that is not among others yet, and its observed uses.
 #[derive(Clone, Debug)]
 pub(crate) struct NotedSymbol {
     name: UserExternalName,
@@ -190,7 +190,7 @@ impl Symbols {
         self.names.drain().zip(notes).map(|(name, notes)| NotedSymbol { name, notes })
     }
 
-    /// Adds a symbol with what was observed of it elsewhere, and returns its number.
+    /// Adds a symbol with the uses that were observed elsewhere, and returns its number.
     pub fn note(&mut self, symbol: &NotedSymbol) -> SymbolNumber {
         let number = self.number(&symbol.name);
         self.notes[number] |= symbol.notes;

@@ -154,10 +154,10 @@ pub fn first_difference(
     Ok(compare(plan, &a_walk, &b_walk))
 }
 
-/// A hash of what is compared at each place of a function of a planned unit: of the parts of the
-/// header, blocks and instructions, in the order of the walk. References to functions of the unit
-/// hash equally. For comparing functions place by place, where it does no harm if two different
-/// places have one hash.
+/// A hash of the compared content at each place of a function of a planned unit: of the parts of
+/// the header, blocks and instructions, in the order of the walk. References to functions of the
+/// unit hash equally. For comparing functions place by place, where it does no harm if two
+/// different places have one hash.
 ///
 /// `options` are those of the run. Walks the function; `None` for one that the verifier refuses.
 ///

@@ -2,7 +2,7 @@
 //!
 //! Each return address says which function its caller called before merging, so the frames of a
 //! stack are followed from the outermost to the innermost. `cranelift-mergefunc-frames` decides;
-//! this module says what is known of each frame.
+//! this module gives the candidates of each frame.
 //!
 //! It does *not* walk a stack.
 
@@ -78,7 +78,7 @@ impl MergeMap {
     ///
     /// If all calls on the stack are direct and the outermost function is known, each frame has one
     /// function, that which runs without merging; behind a call through a pointer, all functions of
-    /// the code remain that call what was called next. For that, functions and code must be
+    /// the code remain that made the next call. For that, functions and code must be
     /// [recorded](MergeMap::set_recorded).
     ///
     /// O(n k log k) for n frames of at most k functions each, if there are few tail calls.

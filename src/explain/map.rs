@@ -5,7 +5,7 @@
 //! answers in both directions: from a symbol, a name or an address to all functions whose body is
 //! there, and from a function to its body. It is a copy: later merges do not show in it.
 //!
-//! It knows what was merged. To which of the functions a frame belongs, its callers say: `frames`.
+//! It knows the merges. To which of the functions a frame belongs, its callers say: `frames`.
 
 use super::sites::{Key, Recorded, key};
 use crate::extra_argument::ExtraArgument;
@@ -120,7 +120,7 @@ impl MergeMap {
         &self.recorded
     }
 
-    /// Sets what was recorded of functions and their code, for [`MergeMap::frames`].
+    /// Sets the records of functions and their code, for [`MergeMap::frames`].
     pub fn set_recorded(&mut self, recorded: Recorded) {
         self.recorded = recorded;
     }

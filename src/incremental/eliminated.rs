@@ -94,7 +94,7 @@ impl Eliminated {
         self.functions.contains_key(symbol) || self.data.contains_key(symbol)
     }
 
-    /// Bytes of memory, as far as they grow with what is eliminated.
+    /// Bytes of memory, as far as they grow with the eliminated functions.
     pub fn size(&self) -> usize {
         let Eliminated { functions, data, late_thunks, last, signatures } = self;
         let parts = |function: &Arc<EliminatedFunction>| {

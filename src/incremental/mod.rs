@@ -1,11 +1,12 @@
-//! The merge cache: what is kept of functions and data objects that were emitted, so that later
+//! The merge cache: the record of functions and data objects that were emitted, so that later
 //! units can merge into them.
 //!
 //! A JIT compiles functions as they arrive. A function that equals one that was compiled long ago
 //! should not be compiled a second time, but neither the IR nor the encoding of everything that was
 //! ever emitted can be kept. [`MergeCache`] has a corpus (`corpus`) of the classes that earlier
-//! units emitted or eliminated, the bodies into which functions of each can be merged, and where
-//! what was eliminated went. `MergeCache::find` looks the classes of a new unit up, callees first.
+//! units emitted or eliminated, the bodies into which functions of each can be merged, and
+//! the substitutes of eliminated items. `MergeCache::find` looks the classes of a new unit up,
+//! callees first.
 //!
 //! It does *not* find a class whose emitted bodies are aligned to less than a later function, since
 //! emitted code cannot be moved; and a class that the corpus does not find. Such a function begins
@@ -67,7 +68,7 @@ pub(crate) struct Body {
     pub alignment: u64,
 }
 
-/// The merge cache: what is kept of the code that earlier units emitted and eliminated.
+/// The merge cache: the record of the code that earlier units emitted and eliminated.
 ///
 /// Memory: see [`MergeCache::size`].
 ///
@@ -236,7 +237,7 @@ impl MergeCache {
         }
     }
 
-    /// The memory that is held, in bytes, as far as it grows with what was emitted.
+    /// The memory that is held, in bytes, as far as it grows with the emitted code.
     ///
     /// About 25 bytes for each function, and 100 more for each class; about twice as much where
     /// plans are proved ([`Options::prove`](crate::Options::prove)), which grows with the
@@ -326,8 +327,8 @@ impl MergeCache {
         self.classes[class].bodies.iter().find(|body| body.alignment >= alignment)
     }
 
-    /// Adds what is emitted for a unit, once it is emitted: what [`Merger::plan_increment`]
-    /// returned besides the plan.
+    /// Adds the emitted code of a unit, once it is emitted: the increment that
+    /// [`Merger::plan_increment`] returned besides the plan.
     ///
     /// [`Merger::plan_increment`]: crate::Merger::plan_increment
     pub fn extend(&mut self, increment: &Increment) {

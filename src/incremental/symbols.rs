@@ -61,7 +61,7 @@ impl ExternalNodes<'_> {
         if self.resolved.contains_key(symbol) {
             return;
         }
-        // The encoding must not depend on what is already defined, or it would differ in a later
+        // The encoding must not depend on present definitions, or it would differ in a later
         // unit: every symbol is compared by a node.
         let within = within(self.unit, symbol);
         let resolved = Kind::resolved(|kind| {

@@ -24,7 +24,7 @@ impl WalkAlone {
         encode(func, &context, &mut self.scratch, &mut self.encoding).is_ok()
     }
 
-    /// The hash of what was written last.
+    /// The hash of the last written encoding.
     pub fn hash(&self) -> u128 {
         hashes(&self.encoding).1.0
     }

@@ -220,7 +220,7 @@ impl Layout<'_> {
         Some(())
     }
 
-    /// Copies what is no code.
+    /// Copies metadata.
     fn decorate(&mut self, inst: Inst, copy: Inst) {
         let Layout { func, tables, .. } = self;
         let location = func.srclocs[inst];

@@ -1,4 +1,4 @@
-//! Accepting: writes into the plan what was judged of a set, the bodies that pay and the reasons of
+//! Accepting: writes the judgement of a set into the plan, the bodies that pay and the reasons of
 //! functions that share none.
 //!
 //! It decides only what depends on the order of the sets: which of them the limit of merges leaves
@@ -13,7 +13,7 @@ use crate::unit::{FunctionIndex, Item};
 use cranelift_codegen::ir::{Function, UserExternalName};
 
 impl Search<'_, '_> {
-    /// Writes what was judged of a set into the plan.
+    /// Writes the judgement of a set into the plan.
     pub(super) fn accept(&mut self, judged: Judged<'_>) {
         let Judged { set, mut paying, mut kept, counts, first } = judged;
         self.workbench.plan.stats_mut().similar.add(&counts);

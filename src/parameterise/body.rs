@@ -2,7 +2,7 @@
 //!
 //! It is made from the body of one of them: it gets further parameters behind its own, and at each
 //! place where the functions differ it uses a parameter instead of the constant or reference. This
-//! module decides nothing: the caller says what becomes a parameter.
+//! module decides nothing: the caller lists the parameters.
 
 use super::dispatch::{self, Case};
 use crate::canon::only_destination;

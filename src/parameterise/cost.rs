@@ -3,7 +3,7 @@
 //! elsewhere (`cranelift-size-model`).
 //!
 //! Sizes of bodies, thunks and calls are predicted (`probe`) wherever a merge depends on them.
-//! These constants only choose what is tried, or bound what is not. An error costs bytes or time,
+//! These constants only choose among tries, or bound them. An error costs bytes or time,
 //! never correctness.
 
 use crate::options::Policy;
@@ -108,7 +108,7 @@ pub(super) fn is_few(found: usize, of: usize, one_in: usize) -> bool {
     one_in > 0 && found * one_in < of
 }
 
-/// With `Size`: what is left out would save less than 3% more.
+/// With `Size`: the omitted tries would save less than 3% more.
 pub(super) const THOROUGH: Effort = Effort {
     near: 64,
     hashes: 3,

@@ -74,7 +74,7 @@ impl Frequencies {
     }
 }
 
-/// How many instructions of a target are executed for one of the IR, about: what is an operand of
+/// How many instructions of a target are executed for one of the IR, about: an operand of
 /// others takes none.
 fn instructions(func: &Function, inst: Inst) -> i64 {
     match func.dfg.insts[inst].opcode() {

@@ -1,8 +1,8 @@
-//! The functions of one shape, and what is tried with them.
+//! The functions of one shape, and the tries with them.
 //!
 //! They are compared as the plan redirects their calls and, where callees went into different
 //! bodies, with those calls as they are written (`as_written`); of the two, what saves more is
-//! accepted, and what is left after that is compared in the other way. This module judges nothing
+//! accepted, and the remaining rows are compared in the other way. This module judges nothing
 //! itself, and knows no order among shapes (`levels`).
 
 use super::judge::Judged;

@@ -5,7 +5,7 @@
 //! differ in less. Sets are divided by the values of one parameter at a time, where the parts save
 //! more than the whole; a part that does not pay is divided further, never dropped as a whole.
 //! Where a body can take only a limited number of values of a parameter, because it dispatches
-//! among them, what is left is divided into groups of several values. The savings of a set are
+//! among them, the rest is divided into groups of several values. The savings of a set are
 //! estimated here, from the size of one function; whether a part really pays is determined from
 //! that of its body, elsewhere.
 //!

@@ -119,7 +119,7 @@ fn addressed(plan: &Plan, symbol: &UserExternalName) -> Option<FunctionIndex> {
 }
 
 impl Uses {
-    /// The uses of the functions in `known`, by all code but what is compiled already. Linear in
+    /// The uses of the functions in `known`, by all code except compiled code. Linear in
     /// the number of pointers and references, and in the number of instructions of functions that
     /// refer to one of these.
     pub fn of(

@@ -1,7 +1,7 @@
 //! The content of a place of a function where similar functions may differ.
 //!
 //! The walk notes what each instruction holds ([`Operand`]); this module says which of that can be
-//! passed to a body. It does *not* decide what becomes a parameter.
+//! passed to a body. It does *not* choose the parameters.
 
 use crate::apply::KeptCalls;
 use crate::canon::{Operand, Place};

@@ -1,4 +1,4 @@
-//! The workbench of merging with parameters: what is known of the unit while functions come to
+//! The workbench of merging with parameters: the state of the unit while functions come to
 //! share bodies, and the one place that writes such a body into the plan.
 //!
 //! Sets of functions of one shape and pairs of aligned functions are two proposers: they make a
@@ -89,7 +89,7 @@ impl<'a> Workbench<'a> {
         followers.iter().copied().map(FunctionIndex::from_u32).collect()
     }
 
-    /// Finds out anew what was merged into each function.
+    /// Finds anew the functions that were merged into each function.
     pub(super) fn find_followers(&mut self) {
         self.merged_into = merged_into(self.plan);
     }
@@ -157,8 +157,8 @@ impl<'a> Workbench<'a> {
         to
     }
 
-    /// Makes what was merged into a function follow it to `to`, with these arguments behind its
-    /// own.
+    /// Makes the functions that were merged into a function follow it to `to`, with these arguments
+    /// behind its own.
     fn follow(
         &mut self,
         function: FunctionIndex,

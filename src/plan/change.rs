@@ -1,5 +1,5 @@
-//! The functions that change a plan: what becomes of a function or data object is written here and
-//! nowhere else.
+//! The functions that change a plan: the disposition of a function or data object is written here
+//! and nowhere else.
 //!
 //! They keep the tables of a plan consistent with each other. They decide nothing: `decide`,
 //! `parameterise` and `incremental` do.
@@ -290,7 +290,7 @@ impl Plan {
         self.earlier.late_thunks.insert(at, LateThunk { function, signature });
     }
 
-    /// Records what was proved of the plan.
+    /// Records the proof of the plan.
     pub(crate) fn set_proof(&mut self, proof: Proof) {
         self.proof = Some(Ok(proof));
     }

@@ -268,7 +268,7 @@ impl DataEntry {
 /// A new function that the plan adds: a parameterised body, which replaces several similar
 /// functions and receives their differences as extra arguments; a private copy, because all members
 /// of a class are preemptible; or a content-addressed body, which other units may share. It is
-/// local, but for what is content-addressed.
+/// local, except for content-addressed functions.
 ///
 /// See the [example](crate#example).
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@
 //! its shape, or whose sketch resembles its own. There are three ways to have the IR of both, and
 //! [`Held`] is the one place that decides:
 //!
-//! * [`Compiled::Stays`]: what was compiled cannot be changed. Every function that may share a body
+//! * [`Compiled::Stays`]: compiled code cannot be changed. Every function that may share a body
 //!   is held while the bytes that this takes stay within a bound; beyond it, the first ones that
 //!   have no partner are given up.
 //! * [`Compiled::MayBeReplaced`]: the embedder can make the IR of a function anew and replaces its

@@ -1,10 +1,10 @@
 //! Merging of functions that arrive one at a time and whose IR is not kept.
 //!
-//! A [`Reader`] walks a function once, on any thread. [`StreamingMerger::add_reading`] then says at
-//! once what becomes of it: it equals one that was added before, so that it need not be compiled;
-//! it is compiled now; or its IR is held until the plan, because similar functions may share its
-//! body (`held`). Its record is in a corpus (`corpus`): its symbol, a number for the BLAKE3 digest
-//! of its encoding, and its references. [`StreamingMerger::plan`] refines what was found to the
+//! A [`Reader`] walks a function once, on any thread. [`StreamingMerger::add_reading`] then says
+//! its fate at once: it equals one that was added before, so that it need not be compiled; it is
+//! compiled now; or its IR is held until the plan, because similar functions may share its body
+//! (`held`). Its record is in a corpus (`corpus`): its symbol, a number for the BLAKE3 digest of
+//! its encoding, and its references. [`StreamingMerger::plan`] refines these classes to the
 //! coarsest congruence and decides as [`Merger`](crate::Merger) does. For that it needs no IR:
 //! references of compiled code are redirected where code is linked, by [`Plan::call_symbol`] and
 //! [`Plan::address_symbol`] on its relocations.
@@ -74,7 +74,7 @@ pub struct Added {
 /// The caller compiles each function that is [`Known::Compile`], and may then drop its IR; also of
 /// each that is [`Known::Equal`]. After [`plan`](StreamingMerger::plan), it emits what
 /// [`Plan::outputs`] lists. [`Emit::Body`](crate::Emit::Body) is the code of the function
-/// [`Output::code`](crate::Output::code): what was compiled, or, if that function is held, its IR
+/// [`Output::code`](crate::Output::code): the compiled code, or, if that function is held, its IR
 /// after [`Plan::apply`], compiled now. References in compiled code go to [`Plan::call_symbol`] if
 /// all that they do is call, and to [`Plan::address_symbol`] otherwise; calls that can be patched
 /// stay as they are.
@@ -164,7 +164,7 @@ impl<'a> StreamingMerger<'a> {
     /// ([`Options::prove`]).
     ///
     /// A function is held only once another one resembles it, and the bound decides how much is
-    /// compiled twice: what is merged does not depend on it, but for functions that compiled code
+    /// compiled twice: merges do not depend on it, but for functions that compiled code
     /// calls, which stay as thunks.
     pub fn replacing(options: Options<'a>, max_bytes: usize) -> Self {
         StreamingMerger::with(options, Held::at_most(max_bytes, held::Compiled::MayBeReplaced))
@@ -228,9 +228,9 @@ impl<'a> StreamingMerger<'a> {
         self.add_reading(symbol, reading)
     }
 
-    /// Adds a function under the symbol by which the others refer to it, and says what becomes of
-    /// it. A function may be referred to before it is added. One into which something that is added
-    /// later points, behind its address, must be [`Attributes::pinned`].
+    /// Adds a function under the symbol by which the others refer to it, and returns the answer
+    /// about it. A function may be referred to before it is added. One into which something that is
+    /// added later points, behind its address, must be [`Attributes::pinned`].
     ///
     /// Constant time, and for each reference, however many functions there are.
     /// 20 bytes are kept of a function, 4 for each of its references, 13 of its symbol and of each

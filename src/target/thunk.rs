@@ -138,7 +138,7 @@ impl<'a> Value<'a> {
             (&Value::Bits { bits, width }, &Value::Bits { bits: from, width: known }) => {
                 let differ = (bits ^ from) & (u64::MAX >> (64 - width)) != 0;
                 let equal = width <= known && !differ;
-                // The lowest bits of a sum depend on no higher ones of what is added, which may be
+                // The lowest bits of a sum depend on no higher ones of the addend, which may be
                 // unknown.
                 let wide = u32::try_from(bits).is_err();
                 let width = if wide { width } else { width.min(32) };

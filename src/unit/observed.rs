@@ -21,7 +21,7 @@ pub(crate) struct Observed {
 
 type Symbols = HashSet<UserExternalName, FxBuildHasher>;
 
-/// Takes notes of what is observed of symbols.
+/// Takes notes of observed uses of symbols.
 pub(crate) trait Observe {
     /// The address of a symbol, or, if `inside` is set, one at a distance from it.
     fn observe_address(&mut self, symbol: &UserExternalName, inside: bool);

@@ -130,8 +130,8 @@ fn the_checker_sees_plans_and_ids_only() {
 }
 
 /// Lines of each module, comments and tests included, at most. A module that needs more first makes
-/// room: budgets are lowered when something is deleted, and raised with a reason. All are a hundredth
-/// higher since comments are as narrow as code, and public items link to an example.
+/// room: budgets are lowered when something is deleted, and raised with a reason. All are a
+/// hundredth higher since comments are as narrow as code, and public items link to an example.
 const BUDGETS: [(&str, usize); 28] = [
     // Functions are finished for back ends that compile functions only.
     ("apply", 550),

@@ -12,7 +12,7 @@
 //! | `x - k` | `x + -k` |
 //! | `x + MIN`, the smallest signed number | `x ^ MIN` |
 //! | rotation to the right by `k` | to the left by `bits - k` |
-//! | an amount to shift by, of another type | of the type of what is shifted |
+//! | an amount to shift by, of another type | of the type of the shifted value |
 //! | `x & 0xff`, `0xffff`, `0xffff_ffff` | `uextend(ireduce(x))` |
 //! | `a > b`, `a >= b` | `b < a`, `b <= a` |
 //! | `a == b`, `a != b` of values of one block | in the order in which they are defined |

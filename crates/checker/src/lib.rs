@@ -31,7 +31,7 @@
 //! | `joins` | where the ways of such a branch join |
 //! | `constants` | which branches always go the same way |
 //! | `trace` | what a simulation compares, written down, for functions whose code is not kept |
-//! | `proof` | what is said of a claim that does not hold, and of a plan |
+//! | `proof` | the answer about a claim that does not hold, and about a plan |
 //!
 //! # Example
 //!

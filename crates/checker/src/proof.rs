@@ -18,7 +18,8 @@ pub struct Proof {
     pub related: usize,
     /// Data objects that were merged away.
     pub data: usize,
-    /// Pairs of which at least one is of an earlier unit, each proved by what is remembered of it.
+    /// Pairs of which at least one is of an earlier unit, each proved by the record of that
+    /// function.
     pub incremental: usize,
 }
 

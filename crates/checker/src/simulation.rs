@@ -96,7 +96,7 @@ pub(crate) struct Simulation<'a> {
     pub selecting: Vec<Inst>,
     /// Where the ways of branches of the kept code join, if that was asked.
     pub joins: Option<Joins>,
-    /// Records what is compared, if the trace is wanted.
+    /// Records the compared operations, if the trace is wanted.
     pub recorder: Option<Box<Recorder>>,
     /// The instructions that were compared with each other, if they are wanted.
     pairs: Option<Vec<(Inst, Inst)>>,

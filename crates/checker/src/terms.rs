@@ -2,7 +2,7 @@
 //!
 //! A parameterised body has parameters where its functions have constants and references, so the
 //! two cannot be walked instruction by instruction. The extra arguments are known: in each claim an
-//! extra argument is a constant, or the address of a symbol. So such values, and what is computed
+//! extra argument is a constant, or the address of a symbol. So such values, and values computed
 //! from them in order to use them in place of the constants and references, are not bound to values
 //! of the original. They are evaluated on both sides in the same way, and compared where they are
 //! used. Everything else is bound as usual.
@@ -121,7 +121,7 @@ pub(crate) fn masked(ty: Type, bits: u64) -> u64 {
 #[derive(Default)]
 pub(crate) struct Terms {
     known: SecondaryMap<Value, Option<Term>>,
-    /// The extra parameters, and what is computed from them.
+    /// The extra parameters, and values computed from them.
     extra: EntitySet<Value>,
     /// The extra parameters, and the integers that were passed as them.
     passed: EntitySet<Value>,

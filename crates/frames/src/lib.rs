@@ -6,9 +6,9 @@
 //! innermost: the function of a frame is one that its caller called, or that a tail call led to
 //! from there. A call through a pointer says nothing, so behind it all functions of the code
 //! remain; then a second pass, from the innermost frame to the outermost, removes functions that
-//! did not call what was called.
+//! did not make that call.
 //!
-//! [`Table`] is what is to be known of code for that, as bytes: an engine keeps it beside its code,
+//! [`Table`] is the needed record of code, as bytes: an engine keeps it beside its code,
 //! or [`SymbolTable`], with symbols in place of its numbers. It has no dependencies, so that it can
 //! be where no compiler is.
 //!

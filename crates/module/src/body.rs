@@ -45,7 +45,7 @@ pub(crate) enum Code {
     Ir(Box<Function>),
     /// As the plan added it.
     Added,
-    /// A thunk for what was defined, ready to be compiled.
+    /// A thunk for a defined function, ready to be compiled.
     #[cfg(feature = "parallel")]
     Thunk(Box<Function>),
     /// Compiled, or refused.

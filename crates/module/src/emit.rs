@@ -1,5 +1,5 @@
-//! Emission: the result of a flush's plan goes into the wrapped module. `body` has what is
-//! compiled.
+//! Emission: the result of a flush's plan goes into the wrapped module. `body` has the functions to
+//! be compiled.
 //!
 //! Every function is defined once: by a body, by the bytes of a jump, by no bytes at all (its
 //! symbol gets another address later), or not. All references to functions and data are redirected

@@ -94,7 +94,7 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// The deferred definitions, with what is known of them now.
+    /// The deferred definitions, with their present attributes.
     fn unit(&mut self, pending: &mut Pending, back_end: BackEnd) -> Unit {
         for (function, definition) in &pending.functions {
             if let Definition::Bytes { relocs, .. } = definition {

@@ -7,10 +7,11 @@
 //! identifiers are those of the wrapped module.
 //!
 //! * `lib.rs` is the wrapper: deferred definitions, and the errors that are reported at once;
-//! * `flush` is the list of phases: plan, place, and `emit`, in which `body` is what is compiled;
+//! * `flush` is the list of phases: plan, place, and `emit`, in which `body` is the code to
+//!   compile;
 //! * `parallel` compiles on several threads, and `unwind` writes the unwind information of what
 //!   they compile;
-//! * `view` is what is known of symbols, without the wrapped module, so that threads can share it;
+//! * `view` is the state of symbols, without the wrapped module, so that threads can share it;
 //! * `names` gives local names to symbols that can be interposed;
 //! * `references` is where references go: where the plan redirects them, under these names;
 //! * `nowhere` refuses references that lead nowhere;
@@ -340,8 +341,9 @@ impl<M: Module> MergingModule<M> {
         &self.inner
     }
 
-    /// The wrapped module, to do what `Module` does not offer, such as finalizing what was flushed.
-    /// Nothing must be declared or defined in it that is not declared or defined in the wrapper.
+    /// The wrapped module, for operations that `Module` does not offer, such as finalizing flushed
+    /// code. Nothing must be declared or defined in it that is not declared or defined in the
+    /// wrapper.
     pub fn inner_mut(&mut self) -> &mut M {
         &mut self.inner
     }

@@ -4,7 +4,7 @@
 //! Redirected references, which originally named another function, and references of code that
 //! replaces several functions, must not go through it: they use local names for the same address.
 //! This module decides which functions and objects get a local name, and which extra arguments use
-//! it; other references use it in `references`. It does *not* decide what is merged.
+//! it; other references use it in `references`. It does *not* decide about merges.
 
 use crate::flush::Unit;
 use crate::view::View;

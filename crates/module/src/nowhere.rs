@@ -3,7 +3,7 @@
 //!
 //! A plan that leaves such a reference is a bug of this crate. Without this check, the wrapped
 //! module would resolve the reference without an error: an object gives a function without code the
-//! address of an empty place. The check is one question of what is known of the symbol,
+//! address of an empty place. The check is one question about the state of the symbol,
 //! [`View::reached`], of each import of a function before it is compiled, of each pointer of data
 //! and of code in bytes, of the target and the extra arguments of each thunk, and of the target of
 //! each alias. That a reference leads to the *right* code is the business of the checker.

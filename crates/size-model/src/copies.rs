@@ -2,9 +2,9 @@
 //!
 //! Cranelift keeps no place for an instruction that depends on nothing but its operands: it
 //! computes the instruction where the first use in a block needs its result, unless a block that
-//! dominates that one has computed it (`elaborate` of its e-graph pass). So what is written once,
-//! in front of a branch, is computed in both arms and behind them if it is used there and not in
-//! front of the branch. Bodies of functions that differ in instructions are full of that.
+//! dominates that one has computed it (`elaborate` of its e-graph pass). So a value that is written
+//! once, in front of a branch, is computed in both arms and behind them if it is used there and not
+//! in front of the branch. Bodies of functions that differ in instructions are full of that.
 //!
 //! Not modelled: where in front of a loop something is computed that is used in it.
 

@@ -1,7 +1,7 @@
 //! The features from which the size of native code is predicted: instructions, constants,
 //! arguments, and how many values live at once.
 //!
-//! Two scans of a function in layout order: one backward, which finds what is used and where for
+//! Two scans of a function in layout order: one backward, which finds the used values and where for
 //! the last time; one forward, which counts. Of a target it knows only how many registers take
 //! arguments and hold values. It predicts nothing itself.
 
@@ -97,7 +97,7 @@ struct Scan<'a, C> {
     has_area: bool,
     /// The last loads and stores in this block.
     known: Vec<(Base, i32, Type)>,
-    /// How often what is counted is in the code.
+    /// How often the feature is in the code.
     times: u32,
 }
 

@@ -181,7 +181,7 @@ quantities! {
     SlotLoad,
     /// A store to a stack slot.
     SlotStore,
-    /// A load of what is known from an access before it.
+    /// A load of a value that is known from an access before it.
     KnownLoad,
     /// The address of a stack slot in a register.
     SlotAddress,

@@ -55,7 +55,7 @@ enum Operand {
 use Operand::{Constant, Value as Is};
 
 impl Simplified {
-    /// Finds what becomes of each value. Linear in the size of the function.
+    /// Finds the fate of each value. Linear in the size of the function.
     pub fn read(&mut self, func: &Function) {
         self.values.clear();
         self.values.resize(func.dfg.num_values(), Becomes::Itself);
@@ -194,7 +194,7 @@ impl Simplified {
         }
     }
 
-    /// Zero, if consecutive shifts in one direction leave no bit of what is shifted.
+    /// Zero, if consecutive shifts in one direction leave no bit of the shifted value.
     fn shifted_out(
         &self,
         func: &Function,

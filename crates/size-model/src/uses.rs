@@ -91,7 +91,7 @@ fn is_pure(data: &InstructionData) -> bool {
 }
 
 impl Scratch {
-    /// Reads a function: what is used, and where. Linear in its size.
+    /// Reads a function: the used values, and where. Linear in its size.
     pub(super) fn read(&mut self, func: &Function) {
         self.clear(func);
         self.simplified.read(func);
@@ -178,7 +178,7 @@ impl Scratch {
         }
     }
 
-    /// Finds out what is known of a value, when its last use is found. Returns the value that it is
+    /// Finds the origin of a value, when its last use is found. Returns the value that it is
     /// an alias of, or that takes its place, or itself.
     fn first_use(&mut self, func: &Function, value: Value) -> Value {
         let original = self.simplified.original(func, value);

@@ -168,7 +168,7 @@ pub struct Combined {
 
 /// Combines summaries: has the functions of each shape decided about, and writes the sets.
 ///
-/// Fails if an input is damaged, units have the same name, or settings differ; what was written
+/// Fails if an input is damaged, units have the same name, or settings differ; the output written
 /// before that is to be dropped. Panics if a decision is not well-formed: columns of a parameter
 /// ascend, rows are numbers of rows.
 ///

@@ -28,7 +28,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 /// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormatError {
-    /// It is something else. This is what was expected.
+    /// It is something else. This kind of file was expected.
     Magic(&'static str),
     /// It is of another version of the format.
     Version {

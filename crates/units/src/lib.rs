@@ -1,4 +1,4 @@
-//! Merging functions of Cranelift IR across units: what is known of the functions of all units, and
+//! Merging functions of Cranelift IR across units: summaries of the functions of all units, and
 //! what they share.
 //!
 //! Units are compiled apart. Each writes a [summary](UnitSummary) of its functions: their shapes,

@@ -1,18 +1,18 @@
 //! Functions with one control-flow graph that differ in few instructions.
 //!
-//! Similar functions have equal shapes; what is left has none. [`align`] looks at what a plan
-//! keeps, parameterised bodies included, and reads as the list of the phases:
+//! Similar functions have equal shapes; the functions here have none. [`align`] looks at what a
+//! plan keeps, parameterised bodies included, and reads as the list of the phases:
 //!
 //! * find pairs of functions with the same signature and control-flow graph and many equal opcodes
 //!   (`pairs`, `sketch`);
 //! * align their instructions, block by block (`outline`, `blocks`, `diff`), and take the pairs
 //!   first of which most is estimated to be saved;
-//! * compare what is aligned, by content, and make one body, which receives a selector and branches
-//!   where they differ (`body`, `copying`);
+//! * compare aligned instructions, by content, and make one body, which receives a selector and
+//!   branches where they differ (`body`, `copying`);
 //! * predict its size, and those of the two functions, and accept it if it pays.
 //!
-//! A selector is an extra argument like any other, so what becomes of the two functions, of their
-//! callers and of the functions that the checker proves works as with parameters.
+//! A selector is an extra argument like any other, so the dispositions of the two
+//! functions and of their callers, and the proof, are as with parameters.
 //!
 //! It pairs each function once, does *not* reorder instructions, and does not align control-flow
 //! graphs that differ (as SalSSA does, whose bodies run slower and whose search takes several times
@@ -333,7 +333,7 @@ impl Aligning<'_, '_> {
         );
     }
 
-    /// The pairs that pay, each with what becomes of its functions and the bytes that are saved.
+    /// The pairs that pay, each with the dispositions of its functions and the saved bytes.
     fn judge(&mut self, tries: Vec<Try>) -> Vec<([FunctionIndex; 2], Merge, [Outcome; 2], i64)> {
         let mut paying = Vec::new();
         for Try { functions, merged } in tries {
@@ -493,8 +493,8 @@ impl<'a> Original<'a> {
         let mut func = emitted(plan, bodies, function);
         let folds = fold_branches(&mut func);
         let context = context(plan, function, &NoUnit, options);
-        // Calls that pass nothing more go to other functions only: what is equal before that is
-        // equal after it.
+        // Calls that pass nothing more go to other functions only: functions that are equal before
+        // are equal after it.
         let (outline, bytes) = match folds || func.dfg.num_insts() != instructions {
             true => (Cow::Owned(outlining.outline(&func, &context)?), None),
             false => (Cow::Borrowed(pairing.outline(function)?), *sizes.get(&function)?),
@@ -527,7 +527,7 @@ fn take_first(pairs: &mut ByPlace, which: impl Fn(&Pair) -> bool) -> Vec<Pair> {
     places.iter().filter_map(|place| pairs.remove(place)).collect()
 }
 
-/// How many of the parameters of a function are extra arguments for what was merged into it.
+/// How many of the parameters of a function are extra arguments for functions merged into it.
 fn extra_parameters(plan: &Plan, merged_into: &Lists<u32>, function: FunctionIndex) -> usize {
     let members = merged_into.get(function.as_u32() as usize).iter();
     let passed =

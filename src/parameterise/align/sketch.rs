@@ -28,7 +28,7 @@ const BAND: usize = 4;
 /// The sketch of a function, by which functions that resemble it are found.
 #[derive(Clone, Debug)]
 pub(crate) struct Sketch {
-    /// A digest of what is no part of a block, and of what blocks there are.
+    /// A digest of the parts outside of blocks, and of the kinds of blocks.
     graph: u64,
     hashes: [u32; HASHES],
     instructions: u32,

@@ -76,7 +76,7 @@ impl Verdict {
     }
 }
 
-/// A set, and what was judged of it.
+/// A set, and the judgement of it.
 pub(super) struct Judged<'t> {
     pub set: Set<'t>,
     /// The rows that share a body, each with it.

@@ -230,7 +230,7 @@ impl Search<'_, '_> {
             && values.flat_map(Value::arguments).any(|argument| is_ambiguous(&argument))
     }
 
-    /// The body for some rows, and what becomes of them. `None` if one of them needs a thunk that
+    /// The body for some rows, and their dispositions. `None` if one of them needs a thunk that
     /// there is not.
     fn shared_candidate(
         &mut self,
