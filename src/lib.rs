@@ -216,7 +216,7 @@ pub mod thunk {
 /// # struct Tables(DataObject);
 /// # impl cranelift_mergefunc::Bodies for Tables {
 /// #     fn body(&mut self, _: cranelift_mergefunc::FunctionIndex) -> &Function { unreachable!() }
-/// #     fn data(&self, _: cranelift_mergefunc::data::DataIndex) -> Option<&DataObject> {
+/// #     fn data(&mut self, _: cranelift_mergefunc::data::DataIndex) -> Option<&DataObject> {
 /// #         Some(&self.0)
 /// #     }
 /// # }
