@@ -14,7 +14,7 @@
 //! use cranelift_mergefunc::{Attributes, Linkage, Merger, Options, check};
 //!
 //! # let text = "function u0:0(i64) -> i64 { block0(v0: i64): v1 = imul v0, v0 return v1 }
-//! # function u0:1(i64) -> i64 { block0(v7: i64): v1 = imul v7, v7 return v1 }";
+//! # function u0:1(i64) -> i64 { block0(v1: i64): v0 = imul v1, v1 return v0 }";
 //! # let mut functions = cranelift_reader::parse_functions(text).unwrap();
 //! let local = Attributes { linkage: Linkage::Local, ..Attributes::default() };
 //! let mut merger = Merger::new(Options::default());

@@ -6,8 +6,8 @@
 //! use cranelift_mergefunc::explain::{MergeMap, first_difference};
 //! use cranelift_mergefunc::{Attributes, FunctionIndex, Merger, Options};
 //!
-//! # let text = "function u0:0(i64) -> i64 { block0(v0: i64): v1 = iadd_imm v0, 1 return v1 }
-//! # function u0:1(i64) -> i64 { block0(v0: i64): v1 = iadd_imm v0, 2 return v1 }";
+//! # let text = "function u0:0() -> i32 { block0: v0 = iconst.i32 1 return v0 }
+//! # function u0:1() -> i32 { block0: v0 = iconst.i32 2 return v0 }";
 //! # let mut functions = cranelift_reader::parse_functions(text).unwrap();
 //! let options = Options::default();
 //! let mut merger = Merger::new(options);

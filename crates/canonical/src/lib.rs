@@ -28,9 +28,14 @@
 //!     let func = cranelift_reader::parse_functions(text).unwrap().remove(0);
 //!     Encoding::of(&canonical_body(&func, &*isa).unwrap(), &Options::default())
 //! };
-//! let double = "function u0:0(i64) -> i64 { block0(v0: i64): v1 = imul_imm v0, 2 return v1 }";
-//! let shift = "function u0:1(i64) -> i64 { block0(v0: i64): v1 = ishl_imm v0, 1 return v1 }";
-//! assert!(encoding(double) == encoding(shift));
+//! let [double, shift] = ["imul", "ishl"].map(|op| {
+//!     let k = if op == "imul" { 2 } else { 1 };
+//!     format!(
+//!         "function u0:0(i64) -> i64 {{ block0(v0: i64): v1 = iconst.i64 {k}
+//!         v2 = {op} v0, v1 return v2 }}"
+//!     )
+//! });
+//! assert!(encoding(&double) == encoding(&shift));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
