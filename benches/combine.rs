@@ -1,10 +1,12 @@
-//! How long it takes to combine the summaries of many units, and how much memory and how many bytes of files.
+//! How long it takes to combine the summaries of many units, and how much memory and how many bytes
+//! of files.
 //!
-//! Summaries are generated, 1,000 functions a unit, half of them of shapes that others have, too, each with about twelve cells.
-//! Each unit's summary is a file. Combined are all of these at once, with a map and with a part for each unit; and in a tree of two
-//! levels, where files are merged before, as many at once as there are results. Both give the same map. Times are of
-//! one thread, in nanoseconds per function, the median of `CLIF_MERGE_ROUNDS` (3) rounds; memory is the peak of what is allocated
-//! during combining, in bytes per function. Up to as many functions as `CLIF_MERGE_FUNCTIONS` says (1,000,000).
+//! Summaries are generated, 1,000 functions a unit, half of them of shapes that others have, too,
+//! each with about twelve cells. Each unit's summary is a file. Combined are all of these at once,
+//! with a map and with a part for each unit; and in a tree of two levels, where files are merged
+//! before, in equal numbers. Both give one map. Times are of one thread, in nanoseconds per
+//! function, the median of `CLIF_MERGE_ROUNDS` (3) rounds; memory is the peak of what is allocated
+//! during combining, in bytes per function. Up to `CLIF_MERGE_FUNCTIONS` functions (1,000,000).
 
 use cranelift_mergefunc::Linkage;
 use cranelift_mergefunc::units::fixed_hash;

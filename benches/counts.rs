@@ -1,14 +1,18 @@
-//! Instructions executed, counted by Valgrind: figures that are the same in every run, on a busy machine, too.
+//! Instructions executed, counted by Valgrind: figures that are the same in every run, on a busy
+//! machine, too.
 //!
-//! Baselines: a bare visit of every instruction, Cranelift's own hash of a function (`FunctionStencil`, by the hasher
-//! of the standard library), a copy of every function, and compiling all of them. The walk alone: encodings, and
-//! encodings with their hashes. The pass, which adds, plans and applies: with identical functions only, and with the
-//! default policy. The object of the unit from functions in memory: without merging, with identical functions only, and
-//! with the default policy. What a bench prepares and drops is not counted.
+//! Baselines: a bare visit of every instruction, Cranelift's own hash of a function
+//! (`FunctionStencil`, by the hasher of the standard library), a copy of every function, and
+//! compiling all of them. The walk alone: encodings, and encodings with their hashes. The pass,
+//! which adds, plans and applies: with identical functions only, and with the default policy. The
+//! object of the unit from functions in memory: without merging, with identical functions only, and
+//! with the default policy. Setup and drops of a bench are not counted.
 //!
-//! Runs on the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it, for one
-//! thread on x86-64. All functions local, addresses insignificant. It takes Valgrind (`apt-get install valgrind`), and
-//! `cargo install gungraun-runner --version 0.20.0`. Instructions are not time: what memory costs is not in them.
+//! Runs on the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every
+//! `.clif` file in it, for one thread on x86-64. All functions local, addresses insignificant. It
+//! takes Valgrind (`apt-get install valgrind`), and
+//! `cargo install gungraun-runner --version 0.20.0`. Instructions are not time: what memory costs
+//! is not in them.
 
 #![allow(missing_docs, reason = "the macros of gungraun make modules and functions without any")]
 
@@ -142,7 +146,13 @@ fn merging(unit: PathBuf, similar: Similar) -> Declared<MergingModule<ObjectModu
     let functions = Addresses::Insignificant;
     let take = true;
     let remember = false;
-    let options = ModuleOptions { take, remember, functions, similar, ..ModuleOptions::default() };
+    let options = ModuleOptions {
+        take_ir: take,
+        remember,
+        function_addresses: functions,
+        similar,
+        ..ModuleOptions::default()
+    };
     let mut module = MergingModule::with_options(ObjectModule::new(builder()), options);
     let definitions = declared(&mut module, &read(unit));
     (module, definitions)

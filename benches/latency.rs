@@ -1,13 +1,15 @@
-//! How long it takes to find out, for a function that arrives, whether it equals one that arrived before.
+//! How long it takes to find out, for a function that arrives, whether it equals one that arrived
+//! before.
 //!
-//! [`StreamingMerger::add`], compared with compiling the same function: for the functions of a unit one after the
-//! other, and for generated functions when 10, 10,000, and as many others as `CLIF_MERGE_FUNCTIONS` says (100,000) are
-//! known, with the memory that is kept of each: in all, and without 32 bytes for each that equals none and four for
-//! each reference. The IR of these is dropped when they were added. Rows `held` are with similar merging, for an embedder that
-//! replaces compiled code, without a bound: those functions are held that an earlier one resembles. They say how many
-//! are, and what the estimated bytes of their IR are. Runs on
-//! the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. Of
-//! `CLIF_MERGE_ROUNDS` (3) rounds, the one with the median time counts.
+//! [`StreamingMerger::add`], compared with compiling the same function: for the functions of a unit
+//! one after the other, and for generated functions when 10, 10,000, and `CLIF_MERGE_FUNCTIONS`
+//! (100,000) others are known, with the memory that is kept of each: in all, and without 32 bytes
+//! for each that equals none and four for each reference. The IR of these is dropped when they were
+//! added. Rows `held` are with similar merging, for an embedder that replaces compiled code,
+//! without a bound: those functions are held that an earlier one resembles. They say how many are,
+//! and what the estimated bytes of their IR are. Runs on the sample of the repository, or, if
+//! `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it. Of `CLIF_MERGE_ROUNDS` (3)
+//! rounds, the one with the median time counts.
 
 use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::{Function, InstructionData};
@@ -44,7 +46,7 @@ struct Times {
     compile: Duration,
     /// Bytes that are kept of each function that was added before.
     memory: f64,
-    /// The same without digests and references.
+    /// Like `alone`, without digests and references.
     beside: f64,
     /// How many functions were known to equal others.
     equal: usize,

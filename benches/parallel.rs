@@ -1,18 +1,21 @@
-//! From functions in memory to an object file, merged, with one thread and with several: how much faster, and how
-//! much of the work is sequential.
+//! From functions in memory to an object file, merged, with one thread and with several: how much
+//! faster, and how much of the work is sequential.
 //!
-//! Runs on the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it.
-//! All functions local, addresses insignificant. In each round every number of threads has a turn; of all rounds,
-//! the median of each is compared with the median of one thread. *Merged* is the whole: the pass, and code generation
-//! for what is left. *Code generation* is that of the unit as it is: nothing is merged, and no size is asked for.
-//! *Apart* is what the machine can do: each thread compiles the whole unit, and they share nothing.
+//! Runs on the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every
+//! `.clif` file in it. All functions local, addresses insignificant. In each round every number of
+//! threads has a turn; of all rounds, the median of each is compared with the median of one thread.
+//! *Merged* is the whole: the pass, and code generation for what is left. *Code generation* is that
+//! of the unit as it is: nothing is merged, and no size is asked for. *Apart* is what the machine
+//! can do: each thread compiles the whole unit, and they share nothing.
 //!
-//! The sequential part is not read off these ratios, which a busy machine spoils. It is the CPU time of a thread that
-//! flushes from outside of a pool: all that can be shared among threads is then done by those of the pool. The last
-//! columns are what Amdahl's law says of it, for 16 and 64 processors.
+//! The sequential part is not read off these ratios, which a busy machine spoils. It is the CPU
+//! time of a thread that flushes from outside of a pool: all that can be shared among threads is
+//! then done by those of the pool. The last columns are what Amdahl's law says of it, for 16 and 64
+//! processors.
 //!
-//! `CLIF_MERGE_ROUNDS` is the number of rounds (5), `CLIF_MERGE_THREADS` the numbers of threads (`2`; such as `2,4`).
-//! CPU time is read from Linux; elsewhere the sequential part is wall-clock time, and too large.
+//! `CLIF_MERGE_ROUNDS` is the number of rounds (5), `CLIF_MERGE_THREADS` the numbers of threads
+//! (`2`; such as `2,4`). CPU time is read from Linux; elsewhere the sequential part is wall-clock
+//! time, and too large.
 
 use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::Function;
@@ -41,9 +44,9 @@ fn declared(
     let builder =
         ObjectBuilder::new(measure::target(), "bench", default_libcall_names()).expect("a builder");
     let options = ModuleOptions {
-        take: true,
+        take_ir: true,
         remember: false,
-        functions: Addresses::Insignificant,
+        function_addresses: Addresses::Insignificant,
         similar: if merge { Similar::default() } else { Similar::OFF },
         merge_limit: (!merge).then_some(0),
         ..ModuleOptions::default()
@@ -64,7 +67,8 @@ fn make(functions: &[Function], merge: bool) -> [Duration; 2] {
     times
 }
 
-/// Compiles all functions on each thread of the pool that it runs in. Seconds for one of the units, wall-clock time.
+/// Compiles all functions on each thread of the pool that it runs in. Seconds for one of the units,
+/// wall-clock time.
 fn apart(functions: &[Function]) -> f64 {
     let isa = measure::target();
     let start = Instant::now();

@@ -1,15 +1,17 @@
 //! Where the time goes: each phase of the pass, and what it is compared with, in the same run.
 //!
-//! Baselines are a bare visit of every instruction, Cranelift's own hash of a function (`FunctionStencil`, by the
-//! hasher of the standard library), a copy of every function, and compiling all of them. The walk is timed alone:
-//! *encode* writes the encodings of the functions that have a chance to merge, *encode and hash* hashes them as well.
-//! Then the pass, phase by phase: *add*; *bucket*, which encodes, hashes and compares; *refine*; *decide*; *search* for
-//! similar functions; *align*, functions that differ in few instructions; *apply*, which rewrites the functions that are kept.
-//! *whole pass* is all of it at once, as an embedder calls it.
+//! Baselines are a bare visit of every instruction, Cranelift's own hash of a function
+//! (`FunctionStencil`, by the hasher of the standard library), a copy of every function, and
+//! compiling all of them. The walk is timed alone: *encode* writes the encodings of the functions
+//! that have a chance to merge, *encode and hash* hashes them as well. Then the pass, phase by
+//! phase: *add*; *bucket*, which encodes, hashes and compares; *refine*; *decide*; *search* for
+//! similar functions; *align*, functions that differ in few instructions; *apply*, which rewrites
+//! the functions that are kept. *whole pass* is all of it at once, as an embedder calls it.
 //!
-//! Runs on the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it, and
-//! on generated units of 10,000 functions and of `CLIF_MERGE_FUNCTIONS` (10,000). All functions local, addresses
-//! insignificant. Every figure is the median of `CLIF_MERGE_ROUNDS` (5) rounds, each of which times everything once.
+//! Runs on the sample of the repository, or, if `CLIF_MERGE_UNITS` names a directory, on every
+//! `.clif` file in it, and on generated units of 10,000 functions and of `CLIF_MERGE_FUNCTIONS`
+//! (10,000). All functions local, addresses insignificant. Every figure is the median of
+//! `CLIF_MERGE_ROUNDS` (5) rounds, each of which times everything once.
 
 use cranelift_mergefunc::cranelift_codegen::Context;
 use cranelift_mergefunc::cranelift_codegen::ir::{Function, UserExternalName};
@@ -25,7 +27,7 @@ use testkit::scale::Family;
 use testkit::support::free;
 use testkit::unit::Held;
 
-/// What is timed, in the order of the report.
+/// The timed phases, in the order of the report.
 const ROWS: [&str; 14] = [
     "visit",
     "hash of Cranelift",

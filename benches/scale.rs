@@ -1,10 +1,11 @@
 //! How time and memory of the pass grow with the number of functions.
 //!
-//! Generated units of each family of [`testkit::scale`], of 10,000 functions and of ten times as many each time, up
-//! to `CLIF_MERGE_FUNCTIONS` (100,000): the time per function of a bare visit of every instruction, of identical
-//! merging, and of all merging with the default policy; the exponent of time over the number of functions; and the
-//! peak of what the pass allocates, in bytes per function. All functions local, addresses insignificant. Medians of
-//! `CLIF_MERGE_ROUNDS` (3) rounds, each of which times everything once.
+//! Generated units of each family of [`testkit::scale`], of 10,000 functions and of ten times more
+//! each time, up to `CLIF_MERGE_FUNCTIONS` (100,000): the time per function of a bare visit of
+//! every instruction, of identical merging, and of all merging with the default policy; the
+//! exponent of time over the number of functions; and the peak of what the pass allocates, in bytes
+//! per function. All functions local, addresses insignificant. Medians of `CLIF_MERGE_ROUNDS` (3)
+//! rounds, each of which times everything once.
 //!
 //! A million functions of a family take up to 8 GB.
 
@@ -30,7 +31,8 @@ fn plan(functions: &[Function], options: Options<'_>) -> Plan {
     merger.plan(&mut Held::new(functions))
 }
 
-/// The nanoseconds per function that some work takes, and the bytes per function that it allocates at most.
+/// The nanoseconds per function that some work takes, and the bytes per function that it allocates
+/// at most.
 fn run<T>(count: u32, work: impl FnOnce() -> T) -> (f64, f64) {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
@@ -42,7 +44,7 @@ fn run<T>(count: u32, work: impl FnOnce() -> T) -> (f64, f64) {
     (time.as_nanos() as f64 / f64::from(count), bytes as f64 / f64::from(count))
 }
 
-/// What is timed: a visit, and planning with identical merging only and with all.
+/// The timed steps: a visit, and planning with identical merging only and with all.
 const NAMES: [&str; 3] = ["visit", "identical", "all"];
 
 /// Times and bytes of one round.

@@ -6,8 +6,8 @@
 //! cargo run --example aot -- FILE     # a program in the language of lang/mod.rs
 //! ```
 //!
-//! The change that merging needs is in `with_merging`: another module, and nothing else. The example needs a C
-//! compiler called `cc`, and works in a temporary directory.
+//! The change that merging needs is in `with_merging`: another module, and nothing else. The
+//! example needs a C compiler called `cc`, and works in a temporary directory.
 
 mod lang;
 
@@ -24,8 +24,8 @@ use std::error::Error;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// Functions that are generic over a type `T` of numbers, as a compiler of generics instantiates them. They differ
-/// only where the addition of the type does.
+/// Functions that are generic over a type `T` of numbers, as a compiler of generics instantiates
+/// them. They differ only where the addition of the type does.
 const GENERIC: &str = "
 fn multiple_T(x, n) = if n == 0 then 0 else add_T(multiple_T(x, n - 1), x)
 fn scale_T(x, n) = x * n
@@ -73,7 +73,7 @@ fn without_merging(functions: &[Function]) -> Result<ObjectProduct, Box<dyn Erro
 fn with_merging(functions: &[Function]) -> Result<(ObjectProduct, ModuleStats), Box<dyn Error>> {
     let options = ModuleOptions {
         // This program compares no addresses of functions, so two symbols may have the same one.
-        functions: Addresses::Insignificant,
+        function_addresses: Addresses::Insignificant,
         // For `flush`; `finish` sets the back end itself.
         back_end: BackEnd::Object,
         ..ModuleOptions::default()

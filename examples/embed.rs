@@ -1,7 +1,7 @@
 //! An embedder that owns `ir::Function`s under symbols of its own and uses no `cranelift-module`.
 //!
-//! Two functions do the same; the third calls both. After merging, one of them is eliminated and the third calls
-//! the other one twice.
+//! Two functions do the same; the third calls both. After merging, one of them is eliminated and
+//! the third calls the other one twice.
 
 use cranelift_mergefunc::cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::{Attributes, Disposition, Linkage, Merger, Options};

@@ -1,6 +1,6 @@
-//! An engine of the smallest kind: it translates functions on all threads, compiles each as soon as it can, links the code in
-//! memory, and runs it. It keeps little IR: a function that comes to share a body with a later one is translated again, and
-//! the code that was made for it is dropped.
+//! An engine of the smallest kind: it translates functions on all threads, compiles each as soon as
+//! it can, links the code in memory, and runs it. It keeps little IR: a function that comes to
+//! share a body with a later one is translated again, and the code that was made for it is dropped.
 //!
 //! ```text
 //! cargo run --example engine
@@ -40,7 +40,8 @@ impl Bodies for Held {
     }
 }
 
-/// Makes a relocation refer to what the plan has in place of its symbol. All references of the program are calls.
+/// Makes a relocation refer to what the plan has in place of its symbol. All references of the
+/// program are calls.
 fn redirect(plan: &Plan, reloc: &mut ModuleReloc, ids: &HashMap<UserExternalName, FuncId>) {
     let ModuleRelocTarget::User { namespace, index } = reloc.name else { return };
     let symbol = UserExternalName::new(namespace, index);
@@ -62,7 +63,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let read: Vec<_> = functions.par_iter().enumerate().map(read).collect();
 
-    // In their order, a lookup for each. One that has to wait is held; most can be compiled, here or on another thread.
+    // In their order, a lookup for each. One that has to wait is held; most can be compiled, here
+    // or on another thread.
     let mut merger = StreamingMerger::replacing(options, 64 << 20);
     let (mut held, mut compiled) =
         (Held { functions, held: HashMap::new(), new_bodies: 0 }, HashMap::new());
@@ -82,7 +84,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     let plan = merger.plan(&mut held);
 
-    // What was compiled is code of the plan, unless the function shares a body by now. All else is finished and compiled.
+    // Compiled code is code of the plan, unless the function shares a body by now. All else is
+    // finished and compiled.
     let mut code: Vec<(UserExternalName, Code)> = Vec::new();
     for output in plan.outputs() {
         let before = compiled.get(&output.code).filter(|_| matches!(output.emit, Emit::Body));

@@ -1,5 +1,5 @@
-//! A runtime that compiles functions as they arrive, and merges equal ones into functions that are compiled
-//! already, even if those were compiled long before.
+//! A runtime that compiles functions as they arrive, and merges equal ones into functions that are
+//! compiled already, even if those were compiled long before.
 //!
 //! ```text
 //! cargo run --example jit -- --demo      # a session to look at
@@ -7,12 +7,13 @@
 //! cargo run --example jit                # lines of standard input, or a prompt
 //! ```
 //!
-//! Each line is functions or expressions of the language in `lang/mod.rs`, or `:map`, which prints the code and
-//! the functions that it implements, in the format that `perf` reads. `stack(x)` is `x`, and prints which functions called
-//! it, and where: those that the source names, although they share code.
+//! Each line is functions or expressions of the language in `lang/mod.rs`, or `:map`, which prints
+//! the code and the functions that it implements, in the format that `perf` reads. `stack(x)` is
+//! `x`, and prints which functions called it, and where: those that the source names, although they
+//! share code.
 //!
-//! The change that merging needs is the type of [`Session::module`]. The rest is what any user of `JITModule`
-//! writes. A function that never returns overflows the stack, as native code does.
+//! The change that merging needs is the type of [`Session::module`]. The rest is what any user of
+//! `JITModule` writes. A function that never returns overflows the stack, as native code does.
 
 mod lang;
 #[path = "jit/stack.rs"]
@@ -28,8 +29,8 @@ use lang::{Compiler, Error, Place};
 use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
-/// Later duplicates are merged into functions that were compiled before: functions that call themselves or each
-/// other, too, and expressions that were evaluated before.
+/// Later duplicates are merged into functions that were compiled before: functions that call
+/// themselves or each other, too, and expressions that were evaluated before.
 const DEMO: &str = "\
 fn square(x) = x * x
 fn area(side) = side * side
@@ -121,9 +122,9 @@ impl Session {
     fn evaluate(&self, expression: FuncId) -> i64 {
         // It has an address even if it was merged away: that of the code that replaces it.
         let address = self.module.get_finalized_function(expression);
-        // SAFETY: the function was declared with no parameters, one 64-bit integer as its result and the calling
-        // convention of the host, and so was the function that it was merged into. Its code was finalized by now
-        // and is never freed.
+        // SAFETY: the function was declared with no parameters, one 64-bit integer as its result
+        // and the calling convention of the host, and so was the function that it was merged into.
+        // Its code was finalized by now and is never freed.
         let function = unsafe { std::mem::transmute::<*const u8, extern "C" fn() -> i64>(address) };
         function()
     }

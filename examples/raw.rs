@@ -1,13 +1,15 @@
-//! An embedder that drives `cranelift-codegen` itself and has no `cranelift-module`: it numbers its functions, compiles each
-//! by `Context::compile`, lays the code out in one buffer, and resolves the calls in it (`raw/back_end.rs`). What it writes to merge functions is here. Two units are
-//! compiled, one after the other; functions of the second unit that equal functions of the first are merged into those.
+//! An embedder that drives `cranelift-codegen` itself and has no `cranelift-module`: it numbers its
+//! functions, compiles each by `Context::compile`, lays the code out in one buffer, and resolves
+//! the calls in it (`raw/back_end.rs`). The code for merging is here. Two units are compiled, one
+//! after the other; functions of the second unit that equal functions of the first are merged into
+//! those.
 //!
 //! ```text
 //! cargo run --example raw
 //! ```
 //!
-//! Nothing is run, so code is made for x86-64 and for aarch64 wherever this runs. Every call is checked to lead to the code
-//! of a function that equals the one that the front end meant.
+//! Nothing is run, so code is made for x86-64 and for aarch64 wherever this runs. Every call is
+//! checked to lead to the code of a function that equals the one that the front end meant.
 
 #[path = "raw/back_end.rs"]
 mod back_end;
@@ -24,8 +26,8 @@ use cranelift_mergefunc::{Emit, Merger, Options, Output, Target};
 use front_end::{UNITS, attributes_of, name_of};
 use std::error::Error;
 
-/// Merges and compiles a unit, and appends its code to the image. Returns how many bytes it takes without merging, and how
-/// many calls and jumps were checked.
+/// Merges and compiles a unit, and appends its code to the image. Returns how many bytes it takes
+/// without merging, and how many calls and jumps were checked.
 fn add_unit(
     mut functions: Vec<Function>,
     isa: &dyn TargetIsa,
@@ -41,14 +43,16 @@ fn add_unit(
     let (plan, increment) = merger.plan_increment(&mut functions);
 
     let (mut bytes_before, mut aliases) = (0, Vec::new());
-    // The functions that were added come first, in the same order. With these options the plan adds none.
+    // The functions that were added come first, in the same order. With these options the plan adds
+    // none.
     for (Output { function, symbol, alignment, emit, .. }, func) in
         plan.outputs().zip(&mut functions)
     {
         let before = compile(func, isa)?;
         bytes_before += before.code.len();
         let mut compiled = match emit {
-            // Applying the plan and compiling can be done by many threads: the plan does not change.
+            // Applying the plan and compiling can be done by many threads: the plan does not
+            // change.
             Emit::Body | Emit::NewBody(_) if plan.apply(function, func) => {
                 let mut after = compile(func, isa)?;
                 for (after, before) in after.calls.iter_mut().zip(before.calls) {
@@ -56,7 +60,7 @@ fn add_unit(
                 }
                 after
             }
-            // What was compiled before the plan was made can be emitted.
+            // Code that was compiled before the plan was made can be emitted.
             Emit::Body | Emit::NewBody(_) => before,
             Emit::Thunk { .. } => {
                 let thunk = plan.thunk(function, &func.signature);
@@ -86,7 +90,8 @@ fn add_unit(
     MergeMap::of(&plan, name_of).originals().for_each(|original| map.add(original.clone()));
     let is = |at, meant: &_| map.originals_at(at).any(|original| original.symbol == *meant);
     let calls = image.resolve(is)?;
-    // The cache is extended only now, because no function may be merged into one that could not be compiled.
+    // The cache is extended only now, because no function may be merged into one that could not be
+    // compiled.
     cache.extend(&increment);
     Ok((bytes_before, calls))
 }

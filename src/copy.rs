@@ -1,17 +1,18 @@
-//! Instructions copied from one function to another: the one match over all formats that says where an instruction
-//! refers to something.
+//! Instructions copied from one function to another: the one match over all formats that says where
+//! an instruction refers to something.
 //!
-//! The caller says what becomes of each reference and operand ([`Entities`]). What refers to blocks, and what only some callers
-//! can copy, is copied only where the caller says how.
+//! The caller maps each reference and operand ([`Entities`]). References to blocks, and fields that
+//! only some callers can copy, are copied only where the caller says how.
 //!
-//! It does *not* enter anything into the tables of a function, nor does it place instructions in blocks.
+//! It does *not* enter anything into the tables of a function, nor does it place instructions in
+//! blocks.
 
 use cranelift_codegen::ir::{
     Block, BlockCall, Constant, DynamicStackSlot, ExceptionTable, FuncRef, Function, GlobalValue,
     Immediate, Inst, InstructionData, JumpTable, MemFlags, SigRef, Value, ValueList, ValueListPool,
 };
 
-/// What becomes of the references and operands of an instruction.
+/// Maps the references and operands of an instruction.
 pub(crate) trait Entities {
     fn value(&mut self, value: Value) -> Value;
     fn list(&mut self, values: &[Value]) -> ValueList;
@@ -55,8 +56,8 @@ pub(crate) fn mapped(
     to: &mut dyn Entities,
 ) -> Option<InstructionData> {
     use InstructionData as I;
-    // What decides whether an instruction can be copied comes first, so that nothing is entered into tables for one that
-    // cannot.
+    // Conditions for copying an instruction come first, so that nothing is entered into tables for
+    // one that cannot.
     Some(match *data {
         I::AtomicCas { opcode, args, flags } => {
             I::AtomicCas { opcode, args: args.map(|arg| to.value(arg)), flags: to.flags(flags)? }
@@ -158,8 +159,8 @@ pub(crate) fn mapped(
     })
 }
 
-/// Makes a copy of an instruction that is in no block yet, with results and stack map as in `from`. `data` is what the
-/// instruction is in `into`.
+/// Makes a copy of an instruction that is in no block yet, with results and stack map as in `from`.
+/// `data` is what the instruction is in `into`.
 pub(crate) fn copied(
     from: &Function,
     inst: Inst,

@@ -1,8 +1,10 @@
 //! Extra arguments: what a parameterised body receives so that it behaves as one of its functions.
 //!
-//! A function that was merged with others that differ from it in constants and callees becomes a call of their
-//! parameterised body, with extra arguments behind the arguments of its caller. This module defines extra
-//! arguments, and inserts them into code. It does *not* decide what becomes an extra argument (`similar` does).
+//! A function that was merged with others that differ from it in constants and callees becomes a
+//! call of their parameterised body, with extra arguments behind the arguments of its caller. This
+//! module defines extra arguments, and inserts them into code. It does *not* decide which values
+//! become extra arguments
+//! (`parameterise` does).
 
 use crate::ir::{called, user_name};
 use alloc::sync::Arc;
@@ -16,11 +18,13 @@ use cranelift_codegen::ir::{
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-/// An argument that a parameterised body receives in place of a constant or a reference. A constant of more than 64
-/// bits takes two arguments, the low half first.
+/// An argument that a parameterised body receives in place of a constant or a reference. A constant
+/// of more than 64 bits takes two arguments, the low half first.
 ///
-/// Its type is that of the parameter that receives it. Where the calling convention has no integer register left, but
-/// a floating-point register, this is `f32` or `f64`, with the same bits.
+/// Its type is that of the parameter that receives it. Where the calling convention has no integer
+/// register left, but a floating-point register, this is `f32` or `f64`, with the same bits.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ExtraArgument {
     /// A constant, as an integer of up to 64 bits, or as an `f32` or `f64` of the same bits.
@@ -83,7 +87,7 @@ impl ExtraArgument {
         }
     }
 
-    /// The same argument, with the symbol that `address` returns for its symbol, if it returns one.
+    /// This argument, with the symbol that `address` returns for its symbol, if it returns one.
     pub fn redirected(
         &self,
         address: &dyn Fn(&UserExternalName) -> Option<UserExternalName>,
@@ -98,7 +102,7 @@ impl ExtraArgument {
         redirected
     }
 
-    /// The same argument, passed as this type, which has no fewer bits.
+    /// This argument, passed as this type, which has no fewer bits.
     pub(crate) fn passed_as(mut self, passed: Type) -> ExtraArgument {
         let (ExtraArgument::Constant { ty, .. }
         | ExtraArgument::Function { ty, .. }
@@ -150,23 +154,28 @@ impl ExtraArgument {
     }
 }
 
-/// The type in which code computes what is passed as this type, if it is an address: an integer of as many bits.
+/// The type in which code computes an argument of this type, if it is an address: an integer of
+/// equal width.
 pub(crate) fn computed_as(ty: Type) -> Type {
     ty.as_int()
 }
 
-/// What is called in place of a function.
+/// The substitute for a function in calls.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Substitute {
-    /// The symbol of what is called.
+    /// The symbol of the callee.
     pub symbol: UserExternalName,
     /// The extra arguments, behind the present arguments.
     pub arguments: Arc<[ExtraArgument]>,
 }
 
-/// The signature of a body that takes these arguments behind the parameters of `signature`: that of the callee of
-/// [`call_thunk`](crate::thunk::call_thunk), and of the references of rewritten calls. Narrow integers that are passed on
-/// the stack can be extended in it.
+/// The signature of a body that takes these arguments behind the parameters of `signature`: that of
+/// the callee of [`call_thunk`](crate::thunk::call_thunk), and of the references of rewritten
+/// calls. Narrow integers that are passed on the stack can be extended in it.
+///
+/// See the [example](crate#example).
 pub fn extended_signature(signature: &Signature, arguments: &[ExtraArgument]) -> Signature {
     let mut extended = signature.clone();
     for argument in arguments {
@@ -175,11 +184,12 @@ pub fn extended_signature(signature: &Signature, arguments: &[ExtraArgument]) ->
     extended
 }
 
-/// The parameter of a parameterised body that receives an extra argument of this type, behind `others` other
-/// parameters.
+/// The parameter of a parameterised body that receives an extra argument of this type, behind
+/// `others` other parameters.
 ///
-/// The x86-64 back end of Cranelift 0.135 stores an integer that is passed on the stack in its own size, and loads
-/// it in 8 bytes, which waits until the store is through: unless it is extended. There are six registers.
+/// The x86-64 back end of Cranelift 0.135 stores an integer that is passed on the stack in its own
+/// size, and loads it in 8 bytes, which waits until the store is through: unless it is extended.
+/// There are six registers.
 pub(crate) fn extra_parameter(ty: Type, others: usize) -> AbiParam {
     match ty.is_int() && ty.bits() < 64 && others >= 6 {
         true => AbiParam::new(ty).uext(),
@@ -187,7 +197,7 @@ pub(crate) fn extra_parameter(ty: Type, others: usize) -> AbiParam {
     }
 }
 
-/// What calls through a function reference pass behind their present arguments.
+/// The extra arguments of calls through a function reference, behind their present arguments.
 pub(crate) type Appended = HashMap<FuncRef, Vec<ExtraArgument>, FxBuildHasher>;
 
 /// Makes the calls of `func` pass extra arguments. Linear in the size of `func`.

@@ -7,7 +7,8 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use rustc_hash::FxBuildHasher;
 
-/// Values by number, in the order in which they were first seen. Five bytes a slot besides the values.
+/// Values by number, in the order in which they were first seen. Five bytes a slot besides the
+/// values.
 #[derive(Clone, Debug)]
 pub(crate) struct Interner<T> {
     values: Vec<T>,

@@ -1,5 +1,5 @@
-//! Questions about Cranelift's IR that have nothing to do with merging: names, callees, uses of addresses,
-//! comparisons.
+//! Questions about Cranelift's IR that have nothing to do with merging: names, callees, uses of
+//! addresses, comparisons.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::function::FunctionStencil;
@@ -25,10 +25,11 @@ pub(crate) fn user_name(func: &mut Function, symbol: UserExternalName) -> Extern
     ExternalName::User(name_ref)
 }
 
-/// About how many bytes of memory the IR of a function takes, from the sizes of its tables. Constant time, but for
-/// lists of signatures and pools of constants.
+/// About how many bytes of memory the IR of a function takes, from the sizes of its tables.
+/// Constant time, but for lists of signatures and pools of constants.
 pub(crate) fn table_bytes(func: &Function) -> usize {
-    // An instruction has its data, its results and operands, a place in the layout, a location and memory flags.
+    // An instruction has its data, its results and operands, a place in the layout, a location and
+    // memory flags.
     const INSTRUCTION: usize = size_of::<InstructionData>() + 48;
     const VALUE: usize = 16;
     const BLOCK: usize = 64;
@@ -69,7 +70,7 @@ pub(crate) fn called(func: &Function, inst: Inst) -> Option<FuncRef> {
     called_by(&func.dfg.insts[inst])
 }
 
-/// The same of what an instruction is.
+/// The function that an instruction with this data calls directly.
 #[inline]
 pub(crate) fn called_by(data: &InstructionData) -> Option<FuncRef> {
     match *data {
@@ -96,12 +97,12 @@ pub(crate) fn observes_its_frame(func: &Function) -> bool {
     })
 }
 
-/// An integer of so many bits, with its sign.
+/// An integer of `bits` bits, with its sign.
 pub(crate) fn signed(value: u64, bits: u32) -> i64 {
     (value << (64 - bits)) as i64 >> (64 - bits)
 }
 
-/// Whether a comparison of integers of so many bits holds; the others of `a` and `b` are zero.
+/// Whether a comparison of integers of `bits` bits holds; the other bits of `a` and `b` are zero.
 pub(crate) fn compare(cond: IntCC, a: u64, b: u64, bits: u32) -> bool {
     let (signed_a, signed_b) = (signed(a, bits), signed(b, bits));
     match cond {

@@ -1,13 +1,14 @@
 //! Lists of small things, all in one piece of memory: targets of references, members of components.
 //!
-//! A `Vec` of `Vec`s takes 24 bytes for each list and an allocation for most; this takes four bytes.
+//! A `Vec` of `Vec`s takes 24 bytes for each list and an allocation for most; this takes four
+//! bytes.
 
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-/// Lists by number, in the order in which they were added. Panics where they would have 2^32 items in all, which take
-/// 16 GB at least.
+/// Lists by number, in the order in which they were added. Panics where they would have 2^32 items
+/// in all, which take 16 GB at least.
 #[derive(Clone)]
 pub(crate) struct Lists<T> {
     /// Where each list begins in `items`, and where the last one ends.
@@ -59,8 +60,8 @@ impl<T> Lists<T> {
 }
 
 impl<T: Copy + Default> Lists<T> {
-    /// `count` lists of the items that are given with the number of their list, in that order. The items are
-    /// visited twice.
+    /// `count` lists of the items that are given with the number of their list, in that order. The
+    /// items are visited twice.
     pub fn of_pairs<I: Iterator<Item = (usize, T)>>(count: usize, pairs: impl Fn() -> I) -> Self {
         let mut starts: Vec<u32> = alloc::vec![0; count + 1];
         let mut items = 0;

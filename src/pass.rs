@@ -1,12 +1,13 @@
 //! The driver: a unit of functions goes in, a [`Plan`] comes out.
 //!
-//! [`Merger::add`] keeps a summary of each function; [`Merger::plan`] is the list of the phases. Identical merging
-//! (bucket, refine, decide) comes first. Then functions that differ only in constants and references share
-//! parameterised bodies, and so do functions that differ in few instructions. At last the checker proves the plan. Applying it
-//! is left to the caller, function by function ([`Plan::apply`]).
+//! [`Merger::add`] keeps a summary of each function; [`Merger::plan`] is the list of the phases.
+//! Identical merging (bucket, refine, decide) comes first. Then functions that differ only in
+//! constants and references share parameterised bodies, and so do functions that differ in few
+//! instructions. At last the checker proves the plan. Applying it is left to the caller, function
+//! by function ([`Plan::apply`]).
 //!
-//! It owns no IR, names no architecture, emits no code, and does not verify: functions must be accepted by
-//! Cranelift's verifier. At best, others are not merged.
+//! It owns no IR, names no architecture, emits no code, and does not verify: functions must be
+//! accepted by Cranelift's verifier. At best, others are not merged.
 
 use crate::canon::Counts;
 use crate::checker::Remember;
@@ -17,7 +18,7 @@ use crate::incremental::{
     Increment, MergeCache, NewlyEliminated, Record, ReferredTo, UnitSymbols, add_eliminated,
 };
 use crate::options::{Options, Policy};
-use crate::parameterise::{self, Given, Sketches, Workbench, matched, summary};
+use crate::parameterise::{self, SearchInput, Sketches, Workbench, matched, summary};
 use crate::plan::Plan;
 use crate::prove::proved;
 use crate::unit::{
@@ -35,9 +36,10 @@ use cranelift_mergefunc_units::UnitSummary;
 /// See the [crate documentation](crate) for an example.
 pub struct Merger<'a> {
     options: Options<'a>,
-    /// What earlier units emitted, if functions are to be merged into it.
+    /// The cache of earlier units, if functions are to be merged into them.
     cache: Option<&'a MergeCache>,
-    /// The same cache, also if functions are not merged into it: what earlier units eliminated must be known.
+    /// The cache of earlier units, also if functions are not merged into it: the functions that
+    /// they eliminated must be known.
     before: Option<&'a MergeCache>,
     referred_to: ReferredTo,
     summaries: Summaries,
@@ -50,20 +52,20 @@ impl<'a> Merger<'a> {
         Merger { options, cache: None, before: None, referred_to, summaries }
     }
 
-    /// An empty unit of an incremental run: functions that equal one that an earlier unit emitted are merged into
-    /// that. Plan it with [`Merger::plan_increment`].
+    /// An empty unit of an incremental run: functions that equal one that an earlier unit emitted
+    /// are merged into that. Plan it with [`Merger::plan_increment`].
     ///
-    /// Every function is walked, so that later units can find it. Symbols must mean the same in all units, and
-    /// options must be the same, [`Options::merge_limit`] excepted. A function that emitted code refers to before
-    /// it is defined needs [`Attributes::externally_called`], and [`Attributes::address_taken`] if the references
-    /// are not only calls. An offset into a function that an earlier unit eliminated is an offset into the code
-    /// that replaced it.
+    /// Every function is walked, so that later units can find it. Symbols must mean the same in all
+    /// units, and options must be the same, [`Options::merge_limit`] excepted. A function that
+    /// emitted code refers to before it is defined needs [`Attributes::externally_called`], and
+    /// [`Attributes::address_taken`] if the references are not only calls. An offset into a
+    /// function that an earlier unit eliminated is an offset into the code that replaced it.
     pub fn after(cache: &'a MergeCache, options: Options<'a>) -> Self {
         Merger { cache: Some(cache), ..Merger::after_without_merging(cache, options) }
     }
 
-    /// The same for a unit of which nothing is merged into emitted code, and that later units cannot find: it may
-    /// still refer to functions that earlier units eliminated.
+    /// Like [`after`](Merger::after), for a unit that merges nothing into emitted code and that
+    /// later units cannot find. It may still refer to functions that earlier units eliminated.
     pub fn after_without_merging(cache: &'a MergeCache, options: Options<'a>) -> Self {
         Merger { before: Some(cache), ..Merger::new(options) }
     }
@@ -79,11 +81,12 @@ impl<'a> Merger<'a> {
         &self.options
     }
 
-    /// Adds a function to the unit, under the symbol by which the others refer to it. The function itself is not
-    /// kept.
+    /// Adds a function to the unit, under the symbol by which the others refer to it. The function
+    /// itself is not kept.
     ///
-    /// Constant time, and from the first local function with a significant address on a scan of opcodes; a walk of the
-    /// function with [`Compare::every_function`](crate::Compare::every_function).
+    /// Constant time, and from the first local function with a significant address on a scan of
+    /// opcodes; a walk of the function with
+    /// [`Compare::every_function`](crate::Compare::every_function).
     ///
     /// # Errors
     ///
@@ -101,8 +104,9 @@ impl<'a> Merger<'a> {
         Ok(function)
     }
 
-    /// Gives a function other attributes, if more is known of it than when it was added. Functions that differed in
-    /// [`Attributes::key`] when they were added may not be found equal. Constant time.
+    /// Gives a function other attributes, if more is known of it than when it was added. Functions
+    /// that differed in [`Attributes::key`] when they were added may not be found equal. Constant
+    /// time.
     ///
     /// # Errors
     ///
@@ -128,8 +132,8 @@ impl<'a> Merger<'a> {
         &self.summaries.unit.functions[function].attributes
     }
 
-    /// Adds a data object to the unit, under the symbol by which functions and other data objects refer to it. The
-    /// contents are hashed and not kept.
+    /// Adds a data object to the unit, under the symbol by which functions and other data objects
+    /// refer to it. The contents are hashed and not kept.
     ///
     /// Objects that will not merge need only be added if they point to functions of the unit.
     /// Linear in the size of the object.
@@ -150,10 +154,11 @@ impl<'a> Merger<'a> {
         Ok(index)
     }
 
-    /// Records that something of this unit that is not given to the pass, such as code in bytes or a data object
-    /// that is not added, refers to the address of `symbol`. To be called for functions and data objects of
-    /// *earlier* units, which may have no code any more ([`Plan::late_thunks`]); for those of this unit, set
-    /// [`Attributes::address_taken`]. Constant time.
+    /// Records that something of this unit that is not given to the pass, such as code in bytes or
+    /// a data object that is not added, refers to the address of `symbol`. To be called for
+    /// functions and data objects of *earlier* units, which may have no code any more
+    /// ([`Plan::late_thunks`]); for those of this unit, set [`Attributes::address_taken`]. Constant
+    /// time.
     pub fn add_address_use(&mut self, symbol: &UserExternalName) {
         if let Some(before) = self.before {
             self.referred_to.add_address(&before.eliminated, symbol);
@@ -180,22 +185,24 @@ impl<'a> Merger<'a> {
 
     /// Finds the classes of equal functions and decides the disposition of every function.
     ///
-    /// Requests from `bodies` the functions that share a bucket with another one, and those that were added before
-    /// the first local function with a significant address. Linear in their sizes, up to a logarithm. The result
-    /// does not depend on the order of the functions.
+    /// Requests from `bodies` the functions that share a bucket with another one, and those that
+    /// were added before the first local function with a significant address. Linear in their
+    /// sizes, up to a logarithm. The result does not depend on the order of the functions.
     ///
     /// The cost of [`Options::prove`] is not included.
     ///
     /// # Panics
     ///
-    /// In builds with debug assertions, and only with [`Prove::Debug`](crate::Prove::Debug), if the plan cannot be proved.
+    /// In builds with debug assertions, and only with [`Prove::Debug`](crate::Prove::Debug), if the
+    /// plan cannot be proved.
     pub fn plan(self, bodies: &mut dyn Bodies) -> Plan {
         self.plan_phases(bodies, false, &mut |_| {}).0
     }
 
-    /// The same, and what later units must know of this one: for [`MergeCache::extend`], once the unit is emitted. Also of
-    /// the first unit, of a merger that is not [`after`](Merger::after) others: then later functions are not merged into
-    /// its functions, but it is known which functions it eliminated.
+    /// Plans the unit, and returns for [`MergeCache::extend`] the record that later units need, to
+    /// be added once the unit is emitted. Also for the first unit, of a merger that is not
+    /// [`after`](Merger::after) others: then later functions are not merged into its functions, but
+    /// the cache knows which functions the unit eliminated.
     ///
     /// # Panics
     ///
@@ -204,9 +211,10 @@ impl<'a> Merger<'a> {
         self.plan_phases(bodies, true, &mut |_| {})
     }
 
-    /// What other units must know of the functions of this one in order to share bodies with them: to be combined with the
-    /// summaries of all units of the program. `unit` is the name of the unit, unique in the program. Merges identical functions
-    /// first, and walks every function once more. None is needed of units that merge identical functions only.
+    /// The summary of the functions of this unit, by which other units share bodies with them: to
+    /// be combined with the summaries of all units of the program. `unit` is the name of the unit,
+    /// unique in the program. Merges identical functions first, and walks every function once more.
+    /// None is needed of units that merge identical functions only.
     ///
     /// # Errors
     ///
@@ -220,7 +228,8 @@ impl<'a> Merger<'a> {
         Some(summary(&plan, compiled, bodies, &options, &content, unit))
     }
 
-    /// The same, if there are `later` units. Calls `end` with the name of each phase when it ends.
+    /// Plans the unit; `later` units may follow. Calls `end` with the name of each phase when it
+    /// ends.
     pub(crate) fn plan_phases(
         self,
         bodies: &mut dyn Bodies,
@@ -259,14 +268,15 @@ impl<'a> Merger<'a> {
     }
 }
 
-/// What identical merging knows of the functions of a unit besides its plan.
+/// The results of identical merging of a unit besides its plan.
 struct Known {
     counts: PrimaryMap<FunctionIndex, Counts>,
     observed: Observed,
     encodings: Encodings,
 }
 
-/// Identical merging: the plan, what else is known then and, in an incremental run, what later units may merge into.
+/// Identical merging: the plan, what else is known then and, in an incremental run, what later
+/// units may merge into.
 fn identical(
     mut summaries: Summaries,
     cache: Option<&MergeCache>,
@@ -280,12 +290,12 @@ fn identical(
         Some(cache) => UnitSymbols::after(&unit, cache, bodies),
         None => UnitSymbols::new(&unit),
     };
-    let walk = if cache.is_some() { Walk::All } else { Walk::Shared };
+    let walk = if cache.is_some() { Walk::All } else { Walk::InBucket };
     let mut bucketed = bucket(&unit, &symbols, walk, options, bodies, &mut stats);
     let (external, beyond) = symbols.finish();
     // Memory, before the next phases take some.
     unit.drop_buckets();
-    bucketed.partition.push_alone(external.nodes.len());
+    bucketed.partition.push_singletons(external.nodes.len());
     end("bucket");
     stats.refine_classes_before = bucketed.partition.len();
     refine(&mut bucketed.partition, &bucketed.nodes, &bucketed.references);
@@ -313,17 +323,17 @@ fn similar(
     let has_map = shared.is_some();
     let shared = shared.unwrap_or_default();
     shared.count(plan.stats_mut());
-    let given = Given { observed, encodings, earlier, shared: &shared };
+    let given = SearchInput { observed, encodings, earlier, shared: &shared };
     if options.similar.policy != Policy::Off {
         let mut workbench = Workbench::new(&mut plan, given, bodies, options);
         parameterise::search(&mut workbench, given);
         end("search");
-        // What follows would make other bodies of those that units share.
+        // Later phases would change the bodies that units share.
         if !has_map {
             parameterise::align(&mut workbench, encodings, counts, Sketches::default());
         }
         end("align");
-        plan.count();
+        plan.recompute_stats();
     }
     (plan, has_map.then_some(shared.equal))
 }

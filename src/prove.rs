@@ -8,7 +8,8 @@ use crate::plan::Plan;
 use crate::unit::Bodies;
 use cranelift_mergefunc_checker::{Proof, Refutation};
 
-/// The plan, if the checker can prove it, and what later units may need to know of the unit for their proofs.
+/// The plan, if the checker can prove it, and what later units may need to know of the unit for
+/// their proofs.
 pub(crate) fn proved(
     mut plan: Plan,
     before: Option<&MergeCache>,
@@ -46,11 +47,13 @@ fn prove_and_learn(
 
 /// Proves that the unit is equivalent before and after `plan`.
 ///
-/// `bodies` are those that were planned, and `options` those of the run. Every function that is kept is cloned and
-/// rewritten by [`Plan::apply`], and compared with every function that its code replaces. Linear in the sizes of
-/// the functions that are kept or merged, and of those that callers use in place of each other: usually few, but as
-/// many as pairs if m functions of one class are all kept, refer to each other, and m merged callers each refer to
-/// another one of them.
+/// `bodies` are those that were planned, and `options` those of the run. Every function that is
+/// kept is cloned and rewritten by [`Plan::apply`], and compared with every function that its code
+/// replaces. Linear in the sizes of the functions that are kept or merged, and of those that
+/// callers use in place of each other: usually few, but m² if m functions of one
+/// class are all kept, refer to each other, and m merged callers each refer to another one of them.
+///
+/// See the [example](crate#example).
 ///
 /// # Errors
 ///
@@ -71,9 +74,12 @@ pub fn prove(
     Ok(prove_and_learn(&nothing, plan, bodies, options, Remember::Nothing)?.0)
 }
 
-/// Proves the plan of an incremental run, as [`prove`](crate::check::prove) does for a single unit. `cache` is what
-/// earlier units emitted, not yet extended by this plan. Merges into functions of earlier units are proved by what
-/// is remembered of these; that is kept where their plans were proved as well ([`Options::prove`]).
+/// Proves the plan of an incremental run, as [`prove`](crate::check::prove) does for a single unit.
+/// `cache` is what earlier units emitted, not yet extended by this plan. Merges into functions of
+/// earlier units are proved by the records of these; records are kept where their plans were
+/// proved as well ([`Options::prove`]).
+///
+/// See the [example](crate#example).
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! Which functions are referred to by a mismatched signature.
 //!
-//! Cranelift's verifier does not see whether a function is called by its own signature. A mismatched call has an
-//! effect all the same, and must keep it. This module finds the functions; it does *not* decide what follows for
-//! them.
+//! Cranelift's verifier does not see whether a function is called by its own signature. A
+//! mismatched call has an effect anyway, and must keep it. This module finds the functions; it does
+//! *not* decide what follows for them.
 
 use crate::interner::Interner;
 use crate::unit::FunctionIndex;
@@ -41,7 +41,8 @@ impl References {
         self.referred.extend(referred.into_iter().map(renumbered));
     }
 
-    /// The functions that are referred to by another signature than their own. Linear in the number of references.
+    /// The functions that are referred to by another signature than their own. Linear in the number
+    /// of references.
     pub fn mismatched(self) -> impl Iterator<Item = FunctionIndex> {
         let References { numbers: _, own: defined, referred } = self;
         let mut own: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();

@@ -1,6 +1,10 @@
-//! Counters of a run, public, by what they count.
+//! Counters of a run, public, in groups by subject.
+//!
+//! The [example](crate#example) of a unit reads one.
 
-/// What happened in a run of the pass.
+/// The statistics of a run of the pass.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -8,7 +12,7 @@ pub struct Stats {
     pub add_functions: usize,
     /// Data objects taken into the unit.
     pub add_data_objects: usize,
-    /// What was walked in order to find equal functions.
+    /// The walks for finding equal functions.
     pub walks: Walks,
     /// Classes before refinement, functions alone in theirs included.
     pub refine_classes_before: usize,
@@ -16,24 +20,27 @@ pub struct Stats {
     pub refine_classes_after: usize,
     /// Functions that share their final class with another.
     pub plan_members: usize,
-    /// What was merged away.
+    /// The functions and data objects that were merged away.
     pub merged: Merged,
     /// Merging of similar functions.
     pub similar: SimilarCounts,
     /// Functions that share bodies with functions of other units, as a sharing map says.
     pub shared_functions: usize,
-    /// What a sharing map says and does not fit the unit: sets that make no body, shapes of which the record is damaged, and one if
-    /// the whole map is for another target, version or settings.
+    /// Entries of a sharing map that do not fit the unit: sets that make no body, shapes of which
+    /// the record is damaged, and one if the whole map is for another target, version or settings.
     pub shared_ignored: usize,
     /// Functions and parameterised bodies that are emitted under digests of their contents.
     pub content_bodies: usize,
 }
 
-/// What was walked in order to find equal functions.
+/// The walks for finding equal functions.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Walks {
-    /// Functions walked when they were added ([`Compare::every_function`](crate::Compare::every_function)).
+    /// Functions walked when they were added
+    /// ([`Compare::every_function`](crate::Compare::every_function)).
     pub added: usize,
     /// Functions walked because their bucket has others.
     pub functions: usize,
@@ -47,7 +54,9 @@ pub struct Walks {
     pub bytes: usize,
 }
 
-/// What was merged away.
+/// The functions and data objects that were merged away.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Merged {
@@ -60,10 +69,13 @@ pub struct Merged {
 }
 
 /// Merging of similar functions.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SimilarCounts {
-    /// Functions walked to compare them with another one of their shape, once for each time that they are compared.
+    /// Functions walked to compare them with another one of their shape, once for each time that
+    /// they are compared.
     pub walks: usize,
     /// Functions scanned to find those that resemble them, though they have another shape.
     pub scans: usize,
@@ -80,7 +92,7 @@ pub struct SimilarCounts {
 }
 
 impl SimilarCounts {
-    /// Adds what was done for a part of the functions.
+    /// Adds the counts for a part of the functions.
     pub(crate) fn add(&mut self, other: &SimilarCounts) {
         let SimilarCounts { walks, scans, outlines, copies, tried, bodies, merged } = other;
         self.walks += walks;
@@ -94,7 +106,7 @@ impl SimilarCounts {
 }
 
 impl Walks {
-    /// Adds what was walked in order to group equal functions.
+    /// Adds the walks for grouping equal functions.
     pub(crate) fn add(&mut self, other: &Walks) {
         let Walks { added, functions, instructions, malformed, data_objects, bytes } = other;
         self.added += added;

@@ -1,11 +1,13 @@
-//! Work on several functions at a time: with the feature `parallel`, on the threads of the current `rayon` pool.
+//! Work on several functions at a time: with the feature `parallel`, on the threads of the current
+//! `rayon` pool.
 //!
-//! Each piece of work sees the unit and what was decided before, and writes only its own result; what depends on the
-//! order is done afterwards, by the caller. So no result depends on the number of threads. It starts no threads itself.
+//! Each piece of work sees the unit and earlier decisions, and writes only its own result;
+//! what depends on the order is done afterwards, by the caller. So no result depends on the number
+//! of threads. It starts no threads itself.
 
 use crate::unit::Bodies;
 #[cfg(feature = "parallel")]
-use crate::unit::{DataIndex, DataObject, FunctionIndex, SharedBodies};
+use crate::unit::{DataIndex, DataObject, FunctionIndex, SyncBodies};
 use alloc::vec::Vec;
 #[cfg(feature = "parallel")]
 use cranelift_codegen::ir::Function;
@@ -49,7 +51,7 @@ impl<S> Pool<S> {
         work(&mut self.free.borrow_mut())
     }
 
-    /// What the work left.
+    /// The results of the work.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
         #[cfg(feature = "parallel")]
         let free = self.free.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -62,7 +64,7 @@ impl<S> Pool<S> {
 /// Whether work can be done by several threads at a time.
 pub(crate) fn are_several(bodies: &dyn Bodies) -> bool {
     #[cfg(feature = "parallel")]
-    return bodies.shared().is_some() && rayon::current_num_threads() > 1;
+    return bodies.sync().is_some() && rayon::current_num_threads() > 1;
     #[cfg(not(feature = "parallel"))]
     return {
         let _ = bodies;
@@ -80,7 +82,7 @@ pub(crate) fn for_each<T: Send, S: Default + Send>(
     #[cfg(feature = "parallel")]
     if items.len() > 1
         && are_several(bodies)
-        && let Some(shared) = bodies.shared()
+        && let Some(shared) = bodies.sync()
     {
         use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
         items.par_iter_mut().with_max_len(1).for_each(|item| {
@@ -99,7 +101,7 @@ pub(crate) fn for_each<T: Send, S: Default + Send>(
 
 /// The bodies of a unit, as one of several threads asks for them.
 #[cfg(feature = "parallel")]
-struct OneOf<'a>(&'a dyn SharedBodies);
+struct OneOf<'a>(&'a dyn SyncBodies);
 
 #[cfg(feature = "parallel")]
 impl Bodies for OneOf<'_> {

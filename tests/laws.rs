@@ -1,11 +1,12 @@
 //! Laws: what must hold for every function and every unit, whatever they contain.
 //!
-//! Each law is one test, named after what it states; the modules are grouped by law. Random input comes from
-//! `units` (whole units of functions) and `permute` (another form of one function), systematic input from
-//! `formats.clif` and the mutators. Where a law states the right result and not only a relation between two
-//! results, `oracle` computes it from the definition.
+//! Each law is one test, named after what it states; the modules are grouped by law. Random input
+//! comes from `units` (whole units of functions) and `permute` (another form of one function),
+//! systematic input from `formats.clif` and the mutators. Where a law states the right result and
+//! not only a relation between two results, `oracle` computes it from the definition.
 //!
-//! `ARBTEST_SEED` repeats a failure of a random test; `ARBTEST_BUDGET_MS=60000` searches for longer.
+//! `ARBTEST_SEED` repeats a failure of a random test; `ARBTEST_BUDGET_MS=60000` searches for
+//! longer.
 
 #[path = "laws/alignment.rs"]
 mod alignment;
@@ -25,6 +26,8 @@ mod data;
 mod differences;
 #[path = "laws/dispatch.rs"]
 mod dispatch;
+#[path = "laws/documents.rs"]
+mod documents;
 #[path = "laws/eliminated.rs"]
 mod eliminated;
 #[path = "laws/embedder.rs"]
@@ -69,6 +72,8 @@ mod refused_plans;
 mod rules;
 #[path = "laws/sensitivity.rs"]
 mod sensitivity;
+#[path = "laws/sentences.rs"]
+mod sentences;
 #[path = "laws/similar.rs"]
 mod similar;
 #[path = "laws/sizes.rs"]

@@ -10,7 +10,7 @@ import { chart } from "./chart.mjs";
 import { tables } from "./tables.mjs";
 
 const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
-// What the marks in documents name, and before which table.
+// The command that the marks in documents name before each table.
 const COMMAND = "benches/figures/run --update";
 
 /** Arguments of `cargo bench`. */
@@ -68,7 +68,7 @@ function measure(names, work) {
   if (env.CLIF_MERGE_UNITS) env.CLIF_MERGE_UNITS = path.resolve(env.CLIF_MERGE_UNITS);
   for (const name of names) {
     console.error(`figures: ${name}`);
-    // What is built for one is the same for all.
+    // All share the build of one.
     const options = { env, cwd: ROOT, stdio: ["ignore", process.stderr, "inherit"] };
     try {
       execFileSync("cargo", ["bench", "--quiet", "--locked", ...BENCHES[name]], options);

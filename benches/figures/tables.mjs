@@ -4,7 +4,7 @@ import { table, thousands } from "../shared/document.mjs";
 
 /** The phases of the pass, in order: what a unit spends on them. */
 export const PHASES = ["add", "bucket", "refine", "decide", "search", "align", "apply"];
-/** What the pass is compared with. */
+/** The baselines of the pass. */
 const BASELINES = ["visit", "hash of Cranelift", "clone"];
 
 const FAMILIES = {

@@ -13,12 +13,12 @@ import { overview, tables } from "./tables.mjs";
 import { SAMPLE, units as known } from "./units.mjs";
 
 const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
-// What the marks in documents name.
+// The command that the marks in documents name.
 const COMMAND = "benches/peers/run --update";
 const BINARYEN = "binaryen@132.0.0";
 const TARGETS = ["x86_64", "aarch64"];
 
-// What the modules use, which most of them do not declare.
+// The features that the modules use, which most of them do not declare.
 const FEATURES = [
   "mutable-globals",
   "sign-ext",

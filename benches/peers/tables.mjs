@@ -4,7 +4,7 @@ import { table, thousands } from "../shared/document.mjs";
 import { SAMPLE } from "./units.mjs";
 
 const TARGETS = { x86_64: "x86-64", aarch64: "aarch64" };
-// What Binaryen's merging passes make of a module, alone.
+// The results of Binaryen's merging passes on a module, alone.
 const BINARYEN = ["duplicates", "similar", "typed", "rounds", "closed", "tails"];
 
 /** How much less `after` is than `before`, in percent; nothing where nothing was measured. */
@@ -48,14 +48,14 @@ export function tables({ versions, units }) {
   for (const [target, name] of Object.entries(TARGETS)) {
     add(`The same with Wasmtime's trampolines, ${name}`, savings(modules, "whole", target));
   }
-  add("What follows from these", conclusions(units));
+  add("It follows", conclusions(units));
   add("Identical functions only, by linker and by `clif-merge report --similar off`", linkers(units));
   add("One after the other, functions of the programs, x86-64", sequences(units));
   for (const unit of modules.filter(({ module }) => module.x86_64.llvm !== undefined)) {
     add(`LLVM's passes on ${unit.name}`, llvm(unit));
     add(`Binaryen's passes on ${unit.name}`, binaryen(unit));
   }
-  add("What `wasm-opt` changes without any pass, bytes, x86-64", encoded(modules));
+  add("Changes by `wasm-opt` without any pass, bytes, x86-64", encoded(modules));
   add("Versions", table(["tool", "version"], Object.entries(versions), 2));
   return `${sections.join("\n\n")}\n`;
 }
@@ -76,7 +76,7 @@ function savings(units, part, target) {
   return table(columns, rows);
 }
 
-/** What the text says of the figures, as a list; nothing about units that were not measured. */
+/** The conclusions of the text from the figures, as a list; nothing about units that were not measured. */
 function conclusions(units) {
   const lines = [];
   const all = units.flatMap(({ module }) => Object.keys(TARGETS).map((target) => module[target]));

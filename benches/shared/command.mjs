@@ -1,4 +1,4 @@
-// What the commands of benches have in common: arguments, and how they fail.
+// The common part of the commands of benches: arguments, and how they fail.
 
 import path from "node:path";
 import { Failure } from "./document.mjs";

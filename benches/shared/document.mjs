@@ -2,7 +2,7 @@
 
 import fs from "node:fs";
 
-/** What is reported in one line, without a trace. */
+/** An error that is reported in one line, without a trace. */
 export class Failure extends Error {}
 
 /** Replaces what is between the two marks of a document, of which the first names a command. */

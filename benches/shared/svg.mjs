@@ -1,4 +1,4 @@
-// What charts share: the parts of an SVG, and its colours in light and dark.
+// The common part of charts: the parts of an SVG, and its colours in light and dark.
 
 export const WIDTH = 800;
 

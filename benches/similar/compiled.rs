@@ -15,7 +15,8 @@ use testkit::programs::{self, Image, Program};
 pub enum Variant {
     /// Not at all.
     Unmerged,
-    /// Identical functions are merged, and similar ones with this policy, these callees and these instructions.
+    /// Identical functions are merged, and similar ones with this policy, these callees and these
+    /// instructions.
     Merged(Policy, Callees, Instructions),
 }
 
@@ -43,7 +44,7 @@ impl Variant {
 
     fn options(self) -> ModuleOptions {
         let insignificant = ModuleOptions {
-            functions: Addresses::Insignificant,
+            function_addresses: Addresses::Insignificant,
             remember: false,
             ..ModuleOptions::default()
         };

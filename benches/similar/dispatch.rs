@@ -1,10 +1,10 @@
-//! Loops that call one of several functions, in each way in which a body can receive its callee: what a callee
-//! costs that is not known when the loop is compiled.
+//! Loops that call one of several functions, in each way in which a body can receive its callee:
+//! what a callee costs that is not known when the loop is compiled.
 //!
-//! Each loop calls a callee 16 times. As many functions as there are callees run the loop with one callee each, and
-//! a driver calls these: *in turn* each many times in a row, so that a processor can predict every branch, or *mixed*
-//! in a random order, so that it cannot know the callee before the first call of a loop. The driver itself calls
-//! through a pointer with all ways.
+//! Each loop calls a callee 16 times. As many functions as there are callees run the loop with one
+//! callee each, and a driver calls these: *in turn* each many times in a row, so that a processor
+//! can predict every branch, or *mixed* in a random order, so that it cannot know the callee before
+//! the first call of a loop. The driver itself calls through a pointer with all ways.
 
 use crate::compiled::jit;
 use crate::measure::thread_seconds;
@@ -90,7 +90,8 @@ fn in_turn(callees: usize) -> Vec<usize> {
 fn mixed(callees: usize) -> Vec<usize> {
     let mut state = 1_u64;
     let draw = |_| {
-        // Knuth's constants for a linear congruential generator of 64 bits, whose high bits are good.
+        // Knuth's constants for a linear congruential generator of 64 bits, whose high bits are
+        // good.
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % callees
@@ -155,8 +156,8 @@ impl Compiled {
     #[expect(unsafe_code, reason = "compiled code is called")]
     fn run(&self, order: &[usize]) -> u64 {
         let functions: Vec<*const u8> = order.iter().map(|&at| self.loops[at]).collect();
-        // SAFETY: the driver was declared with this signature, and its code is never freed. It reads as many
-        // functions as its second argument says, and calls them by their signature.
+        // SAFETY: the driver was declared with this signature, and its code is never freed. Its
+        // second argument is the number of functions, which it calls by their signature.
         let driver = unsafe {
             std::mem::transmute::<*const u8, extern "C" fn(*const *const u8, usize) -> u64>(
                 self.driver,

@@ -1,6 +1,6 @@
 //! The environment of a translated program: memory, table, and the context that points to them.
 //!
-//! What a unit holds and the layout of the context are in `testkit::programs`.
+//! The contents of a unit and the layout of the context are in `testkit::programs`.
 
 #![expect(unsafe_code, reason = "compiled code is called, and shares memory with the host")]
 
@@ -94,8 +94,8 @@ impl<'a> World<'a> {
                 context: words.as_mut_ptr() as u64,
             })
             .collect();
-        // The lowest bit says that an element is initialised. An element that no program calls is null, and a call
-        // of it would trap.
+        // The lowest bit says that an element is initialised. An element that no program calls is
+        // null, and a call of it would trap.
         let mut table = vec![1; image.table];
         for (element, function) in image.elements.iter().zip(&functions) {
             table[element.index] = std::ptr::from_ref(function) as u64 | 1;
@@ -125,8 +125,8 @@ impl<'a> World<'a> {
 
     /// Runs a program: the code at an address of `(context, how much) -> checksum`.
     pub fn run(&mut self, entry: *const u8, n: u32) -> u64 {
-        // SAFETY: the entry was declared with this signature, and its code is never freed. The program accesses
-        // only its memory and this context, or traps.
+        // SAFETY: the entry was declared with this signature, and its code is never freed. The
+        // program accesses only its memory and this context, or traps.
         let entry =
             unsafe { std::mem::transmute::<*const u8, extern "C" fn(*mut u64, u32) -> u64>(entry) };
         entry(self.context.as_mut_ptr(), n)

@@ -1,18 +1,20 @@
-//! The front end of the example: the functions of a module, and how to make their IR, which can be done as often as one likes.
+//! The front end of the example: the functions of a module, and how to make their IR, which can be
+//! done as often as one likes.
 
 use cranelift_mergefunc::cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::{Addresses, Attributes, Linkage};
 use std::fmt::Write as _;
 
-/// What functions hash numbers with, each with its own: two of them are equal.
+/// The seeds of hash functions, one for each function: two of them are equal.
 const SEEDS: [u64; 4] = [17, 4711, 17, 99];
 
-/// The functions of the module in their own language: those that hash a number by a seed, and then the one that calls them all.
+/// The functions of the module in their own language: those that hash a number by a seed, and then
+/// the one that calls them all.
 pub fn functions() -> Vec<Option<u64>> {
     SEEDS.into_iter().map(Some).chain([None]).collect()
 }
 
-/// What the module returns for a number.
+/// The result of the module for a number.
 pub fn expected(mut number: u64) -> u64 {
     for seed in SEEDS {
         number = (1..20).fold(number.wrapping_add(seed), |hash, round| {

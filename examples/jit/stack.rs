@@ -1,5 +1,5 @@
-//! A function of the host that compiled code calls: it notes the return addresses of the frames that led to it, by their
-//! frame pointers.
+//! A function of the host that compiled code calls: it notes the return addresses of the frames
+//! that led to it, by their frame pointers.
 
 #![allow(unsafe_code, reason = "frames are found by their pointers")]
 
@@ -36,7 +36,8 @@ pub extern "C" fn stack(x: i64) -> i64 {
     naked_asm!("mov x1, x30", "mov x2, x29", "b {}", sym note);
 }
 
-/// `frame` is the frame of the code at `address`: the frame pointer and the return address of its caller.
+/// `frame` is the frame of the code at `address`: the frame pointer and the return address of its
+/// caller.
 extern "C" fn note(x: i64, mut address: u64, mut frame: *const [u64; 2]) -> i64 {
     let (start, end) = CODE.get();
     let mut addresses = Vec::new();

@@ -5,14 +5,14 @@
 //! fib(20) * 2;                                              # an expression is evaluated
 //! ```
 //!
-//! There are `+ - * / %`, comparisons (1 or 0), `if … then … else …`, calls, and comments after `#`.
-//! Arithmetic wraps around; what is divided by zero is zero, and is its own remainder. Functions may
-//! be used before they are defined in the same source. `;` ends a function or an expression, and so
-//! does the end of a line where it can end. An expression is a function without parameters to which
-//! the source gives no name.
+//! There are `+ - * / %`, comparisons (1 or 0), `if … then … else …`, calls, and comments after
+//! `#`. Arithmetic wraps around; what is divided by zero is zero, and is its own remainder.
+//! Functions may be used before they are defined in the same source. `;` ends a function or an
+//! expression, and so does the end of a line where it can end. An expression is a function without
+//! parameters to which the source gives no name.
 //!
-//! `parse` makes functions of text, `translate` makes Cranelift IR of functions and defines them in any
-//! `cranelift_module::Module`. Nothing in here depends on merging.
+//! `parse` makes functions of text, `translate` makes Cranelift IR of functions and defines them in
+//! any `cranelift_module::Module`. Nothing in here depends on merging.
 
 mod parse;
 mod translate;
@@ -28,7 +28,7 @@ pub struct Function {
     /// How many parameters it takes.
     pub params: usize,
     pub body: Expr,
-    /// What it calls, with how many arguments.
+    /// Its callees, with the numbers of arguments.
     pub calls: Vec<(Name, usize)>,
     /// Whether it is an expression. Then its name is one that no function can have.
     pub is_expression: bool,
@@ -77,7 +77,7 @@ pub enum Operator {
     GreaterOrEqual,
 }
 
-/// What is wrong with a source, and where.
+/// An error in a source, and where it is.
 #[derive(Debug)]
 pub struct Error {
     pub place: Place,

@@ -79,7 +79,7 @@ fn tokens(source: &str, first_line: usize) -> Result<Vec<Token<'_>>, Error> {
 struct Parser<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
-    /// Of the function in hand: its parameters, what it calls, and how many operands it may have.
+    /// Of the current function: its parameters, its callees, and how many operands it may have.
     params: Vec<&'a str>,
     calls: Vec<(Name, usize)>,
     operands_left: usize,

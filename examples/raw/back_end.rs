@@ -1,5 +1,6 @@
-//! The back end of the example: it compiles functions, lays their code out in one buffer, and resolves the calls in it. It
-//! knows nothing of merging, but that a symbol can be an alias or a thunk.
+//! The back end of the example: it compiles functions, lays their code out in one buffer, and
+//! resolves the calls in it. It knows nothing of merging, but that a symbol can be an alias or a
+//! thunk.
 
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::control::ControlPlane;
@@ -86,8 +87,8 @@ impl Image {
         self.starts.insert(symbol.clone(), self.starts[to]);
     }
 
-    /// Makes all calls reach their functions. `is` says whether the code at an offset is that of a function, or of one that
-    /// equals it. Returns how many calls there are.
+    /// Makes all calls reach their functions. `is` says whether the code at an offset is that of a
+    /// function, or of one that equals it. Returns how many calls there are.
     pub fn resolve(
         &mut self,
         is: impl Fn(u64, &UserExternalName) -> bool,

@@ -1,5 +1,5 @@
-//! A replacement for `fuzz_target!` that makes a target an ordinary program, run on the files that are its
-//! arguments.
+//! A replacement for `fuzz_target!` that makes a target an ordinary program, run on the files that
+//! are its arguments.
 
 #[cfg(fuzzing)]
 pub use libfuzzer_sys::fuzz_target;

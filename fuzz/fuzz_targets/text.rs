@@ -12,8 +12,8 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-// An input is a text, so that the program can read it as well. Half of the time it is mutated as a text, otherwise
-// as bytes.
+// An input is a text, so that the program can read it as well. Half of the time it is mutated as a
+// text, otherwise as bytes.
 #[cfg(fuzzing)]
 libfuzzer_sys::fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     use arbitrary::Unstructured;

@@ -1,4 +1,5 @@
-//! Random units in pieces, planned apart with any sharing maps, linked, and run as they were and so.
+//! Random units in pieces, planned apart with any sharing maps, linked, and run as they were and
+//! so.
 #![cfg_attr(fuzzing, no_main)]
 
 mod shared;

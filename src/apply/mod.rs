@@ -1,17 +1,18 @@
 //! Carrying out a plan, function by function.
 //!
-//! [`Plan::apply`] rewrites one kept function: references to functions that were merged away go to their
-//! representatives. It cannot fail, so a unit is either rewritten or, before the first call, unchanged. Functions may be
-//! rewritten in any order and by several threads.
+//! [`Plan::apply`] rewrites one kept function: references to functions that were merged away go to
+//! their representatives. It cannot fail, so a unit is either rewritten or, before the first call,
+//! unchanged. Functions may be rewritten in any order and by several threads.
 //!
-//! It does not drop bodies, emit thunks or define aliases: that is the job of the caller's back end, with
-//! [`Target::jump_thunk`](crate::Target::jump_thunk), or [`call_thunk`] where there is no jump.
+//! It does not drop bodies, emit thunks or define aliases: that is the job of the caller's back
+//! end, with [`Target::jump_thunk`](crate::Target::jump_thunk), or [`call_thunk`] where there is no
+//! jump.
 
+mod kept_calls;
 mod thunk;
-mod written;
 
+pub(crate) use kept_calls::KeptCalls;
 pub use thunk::{Thunk, call_thunk};
-pub(crate) use written::Written;
 
 use crate::checker::Code;
 use crate::extra_argument::{Appended, Substitute, append, extended_signature};
@@ -28,33 +29,36 @@ use cranelift_codegen::ir::{
 use cranelift_entity::EntityRef;
 
 impl Plan {
-    /// Rewrites `func`, which is the body of `function`, so that it can be compiled with the other kept functions
-    /// of the unit. Returns whether anything changed.
+    /// Rewrites `func`, which is the body of `function`, so that it can be compiled with the other
+    /// kept functions of the unit. Returns whether anything changed.
     ///
     /// `func` must be the function that was added, or, for a private copy, a clone
     /// of it under its new name.
     ///
-    /// A redirected reference stays `colocated` if it was: the representative is defined in the same unit and
-    /// cannot be preempted, so the flag of the old callee holds for it. It never becomes `colocated`, because the
-    /// embedder may not support that.
+    /// A redirected reference stays `colocated` if it was: the representative is defined in the
+    /// same unit and cannot be preempted, so the flag of the old callee holds for it. It never
+    /// becomes `colocated`, because the embedder may not support that.
     ///
-    /// Linear in the number of imports; for a function that takes the address of a function it also calls, in its size.
+    /// Linear in the number of imports; for a function that takes the address of a function it also
+    /// calls, in its size.
     pub fn apply(&self, function: FunctionIndex, func: &mut Function) -> bool {
-        self.apply_as(function, func, Written::none())
+        self.apply_as(function, func, KeptCalls::none())
     }
 
-    /// The same, but for calls that stay as they are written.
-    fn apply_as(&self, function: FunctionIndex, func: &mut Function, written: &Written) -> bool {
+    /// Like [`apply`](Plan::apply), but some calls stay as they are written.
+    fn apply_as(&self, function: FunctionIndex, func: &mut Function, written: &KeptCalls) -> bool {
         self.redirect(func, self.written(function, written))
     }
 
-    /// Makes of `func`, which is the body of `function`, what is to be compiled under the symbol of `function`, for back ends
-    /// that emit nothing but functions ([`Options::for_ir`](crate::Options::for_ir)): its own body, after
-    /// [`apply`](Plan::apply), the body that the plan adds, or a thunk that calls another function. Returns whether anything is to be
-    /// compiled: nothing is for an alias, and for a function to which no reference is left.
+    /// Makes of `func`, which is the body of `function`, the code to compile under the symbol of
+    /// `function`, for back ends that emit nothing but functions
+    /// ([`Options::for_ir`](crate::Options::for_ir)): its own body, after [`apply`](Plan::apply),
+    /// the body that the plan adds, or a thunk that calls another function. Returns whether
+    /// anything is to be compiled: nothing is for an alias, and for a function to which no
+    /// reference is left.
     ///
-    /// Of a body that the plan adds, `func` is not read; of a thunk, only the signature is. As [`apply`](Plan::apply), it can be
-    /// called by several threads.
+    /// Of a body that the plan adds, `func` is not read; of a thunk, only the signature is. As
+    /// [`apply`](Plan::apply), it can be called by several threads.
     ///
     /// # Panics
     ///
@@ -63,7 +67,7 @@ impl Plan {
         self.finish_with(function, func, |_| {})
     }
 
-    /// The same. Calls `before` for a body before it is rewritten.
+    /// Like [`finish`](Plan::finish). Calls `before` for a body before it is rewritten.
     pub(crate) fn finish_with(
         &self,
         function: FunctionIndex,
@@ -91,8 +95,9 @@ impl Plan {
         true
     }
 
-    /// Whether [`apply`](Plan::apply) would change a function. One that it would not change can be compiled as it is, and could
-    /// have been compiled before the plan was made. In doubt it says that it would.
+    /// Whether [`apply`](Plan::apply) would change a function. One that it would not change can be
+    /// compiled as it is, and could have been compiled before the plan was made. In doubt it says
+    /// that it would.
     ///
     /// Linear in the number of imports, not in the number of instructions.
     pub fn needs_apply(&self, func: &Function) -> bool {
@@ -102,10 +107,11 @@ impl Plan {
         func.params.user_named_funcs().values().any(goes_elsewhere)
     }
 
-    /// The finished thunk of `function`, which has this signature, if the plan makes it one: in raw bytes, where the
-    /// target of the plan can write it so, else as a function to be compiled, which calls as
-    /// [`Target::call_thunks`](crate::Target::call_thunks) says. It is to be emitted under the symbol of the function, aligned as
-    /// [`Entry::alignment`](crate::Entry::alignment) says.
+    /// The finished thunk of `function`, which has this signature, if the plan makes it one: in raw
+    /// bytes, where the target of the plan can write it so, else as a function to be compiled,
+    /// which calls as [`Target::call_thunks`](crate::Target::call_thunks) says. It is to be emitted
+    /// under the symbol of the function, aligned as [`Entry::alignment`](crate::Entry::alignment)
+    /// says.
     ///
     /// # Panics
     ///
@@ -120,34 +126,34 @@ impl Plan {
         Some(Thunk::new(own, signature, &arguments, to, self.target(), optimize))
     }
 
-    /// The same as [`apply`](Plan::apply), for a module that has names of its own: `choose` is given each symbol that
-    /// `func` names and where the plan redirects references to it, and has the last word. It is asked about the symbols of
-    /// extra arguments as well.
+    /// Like [`apply`](Plan::apply), for a module that has names of its own: `choose` is given each
+    /// symbol that `func` names and where the plan redirects references to it, and has the last
+    /// word. It is asked about the symbols of extra arguments as well.
     pub fn apply_with(
         &self,
         function: FunctionIndex,
         func: &mut Function,
         choose: &dyn Fn(&UserExternalName, Redirected) -> Redirected,
     ) -> bool {
-        let written = self.written(function, Written::none());
+        let written = self.written(function, KeptCalls::none());
         redirect(func, &|symbol| choose(symbol, self.redirected(symbol, written)))
     }
 
     /// The calls that stay as they are written in the code of a function.
-    fn written<'a>(&self, function: FunctionIndex, written: &'a Written) -> &'a Written {
+    fn written<'a>(&self, function: FunctionIndex, written: &'a KeptCalls) -> &'a KeptCalls {
         match self.content_digest(function) {
-            Some(_) => Written::visible(),
+            Some(_) => KeptCalls::external(),
             None => written,
         }
     }
 
     /// Redirects the references of `func`, but for calls that stay as they are written.
-    pub(crate) fn redirect(&self, func: &mut Function, written: &Written) -> bool {
+    pub(crate) fn redirect(&self, func: &mut Function, written: &KeptCalls) -> bool {
         redirect(func, &|symbol| self.redirected(symbol, written))
     }
 
     /// Where references to a symbol go.
-    pub(crate) fn redirected(&self, symbol: &UserExternalName, written: &Written) -> Redirected {
+    pub(crate) fn redirected(&self, symbol: &UserExternalName, written: &KeptCalls) -> Redirected {
         Redirected {
             call: self.redirected_call(symbol, written),
             address: other(symbol, self.address_symbol(symbol)),
@@ -158,7 +164,7 @@ impl Plan {
     pub(crate) fn redirected_call(
         &self,
         symbol: &UserExternalName,
-        written: &Written,
+        written: &KeptCalls,
     ) -> Option<Substitute> {
         let function = self.function(symbol)?;
         let entry = self.entry(function);
@@ -167,7 +173,7 @@ impl Plan {
         }
         // Other units do not have the thunk, but they have its target.
         if let Disposition::Thunk { to } = entry.disposition()
-            && written.is_shared()
+            && written.serves_units()
             && !entry.extra_arguments().is_empty()
             && !entry.is_called_by_symbol()
         {
@@ -275,17 +281,18 @@ fn keep_address_uses(func: &mut Function, func_ref: FuncRef) -> Option<FuncRef> 
     Some(own)
 }
 
-/// The code of a function that a plan keeps, as it will be compiled: its own body, or that of the plan, applied.
+/// The code of a function that a plan keeps, as it will be compiled: its own body, or that of the
+/// plan, applied.
 pub(crate) fn emitted(plan: &Plan, bodies: &mut dyn Bodies, function: FunctionIndex) -> Function {
-    emitted_as(plan, bodies, function, Written::none())
+    emitted_as(plan, bodies, function, KeptCalls::none())
 }
 
-/// The same, but for calls that stay as they are written.
+/// Like [`emitted`], but some calls stay as they are written.
 pub(crate) fn emitted_as(
     plan: &Plan,
     bodies: &mut dyn Bodies,
     function: FunctionIndex,
-    written: &Written,
+    written: &KeptCalls,
 ) -> Function {
     let mut func = not_redirected(plan, bodies, function).clone();
     func.name = UserFuncName::User(plan.entry(function).symbol().clone());
@@ -305,11 +312,12 @@ pub(crate) fn not_redirected<'a>(
     }
 }
 
-/// The symbols of a unit after a plan: a function is walked as if the plan were applied to it, without a copy.
+/// The symbols of a unit after a plan: a function is walked as if the plan were applied to it,
+/// without a copy.
 pub(crate) struct Redirecting<'a> {
     pub plan: &'a Plan,
     /// The calls that the plan does not redirect.
-    pub written: &'a Written,
+    pub written: &'a KeptCalls,
     /// The unit after the plan.
     pub symbols: &'a (dyn ResolveSymbol + Sync),
 }
@@ -325,7 +333,8 @@ impl ResolveSymbol for Redirecting<'_> {
     }
 }
 
-/// The body that a plan emits for a function of this unit, before its references are redirected, if it emits one.
+/// The body that a plan emits for a function of this unit, before its references are redirected, if
+/// it emits one.
 pub(crate) fn body_to_emit<'a>(
     plan: &'a Plan,
     bodies: &'a mut dyn Bodies,

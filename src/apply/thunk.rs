@@ -1,5 +1,5 @@
-//! Thunks: in raw bytes, or as functions of the IR that only call another one, for targets and texts that have no
-//! jump.
+//! Thunks: in raw bytes, or as functions of the IR that only call another one, for targets and
+//! texts that have no jump.
 
 use crate::extra_argument::{ExtraArgument, extended_signature};
 use crate::ir::user_name;
@@ -14,6 +14,8 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_codegen::packed_option::ReservedValue;
 
 /// The thunk of a function: see [`Plan::thunk`](crate::Plan::thunk).
+///
+/// See the [example](crate::thunk).
 #[derive(Clone, Debug)]
 pub enum Thunk {
     /// In raw bytes, with relocations.
@@ -23,8 +25,8 @@ pub enum Thunk {
 }
 
 impl Thunk {
-    /// The thunk of the function `symbol`, which passes these extra arguments to `to`: for modules that have names of their
-    /// own for what a plan names.
+    /// The thunk of the function `symbol`, which passes these extra arguments to `to`: for modules
+    /// that have names of their own for what a plan names.
     pub fn new(
         symbol: &UserExternalName,
         signature: &Signature,
@@ -45,11 +47,14 @@ impl Thunk {
     }
 }
 
-/// A function that calls `to`, with these extra arguments behind its own, and returns the results: a thunk for
-/// targets and texts that have no jump. For [`CallConv::Tail`] it is a tail call, as long as `tail_calls` says that
-/// the back end can make one (x86-64 can with `preserve_frame_pointers` only).
+/// A function that calls `to`, with these extra arguments behind its own, and returns the results:
+/// a thunk for targets and texts that have no jump. For [`CallConv::Tail`] it is a tail call, as
+/// long as `tail_calls` says that the back end can make one (x86-64 can with
+/// `preserve_frame_pointers` only).
 ///
 /// 14–46 bytes on x86-64, 16–52 on aarch64; it takes a frame unless it is a tail call.
+///
+/// See the [example](crate::thunk).
 pub fn call_thunk(
     name: UserFuncName,
     signature: &Signature,

@@ -1,14 +1,15 @@
 //! The digest of an encoding and an alignment.
 //!
-//! It is trusted without comparing, so it has to be one of 256 bits for which nobody can find two inputs with equal
-//! results. That takes several times as long for a byte as writing it, so encodings are packed first: most numbers of an
-//! encoding are small, and take a byte instead of four.
+//! It is trusted without comparing, so it has to be one of 256 bits for which nobody can find two
+//! inputs with equal results. That takes several times as long for a byte as writing it, so
+//! encodings are packed first: most numbers of an encoding are small, and take a byte instead of
+//! four.
 
 use super::{Digest, Encoding};
 use alloc::vec::Vec;
 
-/// A digest of all that two functions must have in common for the code of the one to be that of the other, but for
-/// what they refer to. `packed` is memory to be reused.
+/// A digest of all that two functions must have in common for the code of the one to be that of the
+/// other, but for what they refer to. `packed` is memory to be reused.
 pub(crate) fn code_digest(encoding: &Encoding, alignment: u32, packed: &mut Vec<u8>) -> Digest {
     packed.clear();
     for length in encoding.key().map(<[u8]>::len) {
@@ -36,13 +37,15 @@ const WORDS: usize = 16;
 const GROUP: usize = WORDS * WORD;
 /// The most that a group takes, and a byte behind that is written to.
 const ROOM: usize = size_of::<u16>() + WORDS * WORD + 1;
-/// Longer streams are not packed: BLAKE3 digests chunks of 1 KiB in parallel, which is faster than packing.
+/// Longer streams are not packed: BLAKE3 digests chunks of 1 KiB in parallel, which is faster than
+/// packing.
 const LONGEST: usize = 4096;
 
-/// Appends a stream of known length. Streams of one length have equal results only if they are equal.
+/// Appends a stream of known length. Streams of one length have equal results only if they are
+/// equal.
 ///
-/// It is taken as little-endian words. A bit for each of 16 words says whether it has more than one byte; then come the
-/// upper three bytes of those that do, and the lowest of each.
+/// It is taken as little-endian words. A bit for each of 16 words says whether it has more than one
+/// byte; then come the upper three bytes of those that do, and the lowest of each.
 fn pack(stream: &[u8], packed: &mut Vec<u8>) {
     if stream.len() > LONGEST {
         packed.extend_from_slice(stream);
@@ -69,8 +72,8 @@ fn pack(stream: &[u8], packed: &mut Vec<u8>) {
     packed.truncate(written);
 }
 
-/// Packs a group, of which the first `count` words count, and returns how many bytes were written. In loops that a
-/// compiler makes vectors of.
+/// Packs a group, of which the first `count` words count, and returns how many bytes were written.
+/// In loops that a compiler makes vectors of.
 fn pack_group(group: &[u8; GROUP], count: usize, packed: &mut [u8; ROOM]) -> usize {
     let (words, _) = group.as_chunks::<WORD>();
     let words: [u32; WORDS] = core::array::from_fn(|at| u32::from_le_bytes(words[at]));

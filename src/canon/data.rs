@@ -1,11 +1,13 @@
-//! Data objects in the form of functions: a bucket and an encoding, so that both take part in one refinement.
+//! Data objects in the form of functions: a bucket and an encoding, so that both take part in one
+//! refinement.
 
 use super::encoding::Encoding;
 use crate::unit::{Contents, DataObject, DataReloc, ResolveSymbol};
 use alloc::vec::Vec;
 use xxhash_rust::xxh3::Xxh3;
 
-/// A digest of the constant parts of a data object: objects with different digests are not compared.
+/// A digest of the constant parts of a data object: objects with different digests are not
+/// compared.
 pub(crate) fn bucket(data: &DataObject, key: u64) -> u64 {
     let DataObject { contents, relocations, section } = data;
     let mut hasher = Xxh3::new();

@@ -1,7 +1,8 @@
 //! The encoding of a function: what equality, order, hash and "first difference" are views of.
 //!
-//! An encoding is three byte streams (see [`Encoding`]). Two functions are equal if their streams are equal and the
-//! functions of the unit that they refer to are, at the same places, equal in turn; `congruence` settles the second half.
+//! An encoding is three byte streams (see [`Encoding`]). Two functions are equal if their streams
+//! are equal and the functions of the unit that they refer to are, at the same places, equal in
+//! turn; `congruence` settles the second half.
 //!
 //! **Laws**, each tested by name in `tests/laws.rs`:
 //! * the order of encodings is total: reflexive, antisymmetric, transitive (it is the order of
@@ -16,20 +17,23 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use cranelift_codegen::ir::UserExternalName;
 
-/// A function as three streams, all of which identical merging compares. All numbers are little-endian, whatever the host.
+/// A function as three streams, all of which identical merging compares. All numbers are
+/// little-endian, whatever the host.
 ///
 /// | stream | holds |
 /// |---|---|
 /// | `shape` | signature, control flow, cold blocks, opcodes, types, operand numbers, memory flags, slots, tables, trap codes |
 /// | `constants` | immediates, offsets, constant-pool bytes |
 /// | `references` | every symbol used, in order, with the kind of its use; functions of the unit as classes |
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug, Default)]
 pub struct Encoding {
     pub(crate) shape: Vec<u8>,
     pub(crate) constants: Vec<u8>,
     pub(crate) references: Vec<u8>,
-    /// The nodes of the references that are compared by class, in order. The `references` stream only holds that
-    /// there is one.
+    /// The nodes of the references that are compared by class, in order. The `references` stream
+    /// only holds that there is one.
     pub(crate) callees: Vec<Node>,
     /// Instructions written, `nop` and unreachable ones left out.
     pub(crate) instructions: u32,
@@ -72,13 +76,14 @@ impl Encoding {
     pub(crate) fn shape_record(&mut self, record: Record) {
         let Record { bytes, len } = record;
         let end = self.shape.len() + len as usize;
-        // As many bytes for every record: one check of the capacity and one store, whatever its length.
+        // As many bytes for every record: one check of the capacity and one store, whatever its
+        // length.
         self.shape.extend_from_slice(&bytes.to_le_bytes());
         self.shape.truncate(end);
     }
 
-    /// Writes a record and numbers behind it to the shape. A small number takes 2 bytes, any other one 6, which begin
-    /// with [`WIDE`].
+    /// Writes a record and numbers behind it to the shape. A small number takes 2 bytes, any other
+    /// one 6, which begin with [`WIDE`].
     #[inline(always)]
     pub(crate) fn shape_numbers<const N: usize>(&mut self, record: Record, numbers: [u32; N]) {
         if numbers.iter().fold(0, |all, number| all | number) <= SMALL {
@@ -126,8 +131,8 @@ impl Encoding {
     }
 }
 
-/// The largest number that takes 2 bytes of the shape. Of those beyond it, which are no beginnings of numbers, the
-/// walk uses some to distinguish what is no number.
+/// The largest number that takes 2 bytes of the shape. Of those beyond it, which are no beginnings
+/// of numbers, the walk uses some to mark entries that are no numbers.
 pub(crate) const SMALL: u32 = 0x7fff;
 
 /// Four bytes of a number follow.

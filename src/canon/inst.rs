@@ -1,8 +1,9 @@
 //! One instruction: the exhaustive match over `InstructionData`.
 //!
 //! Each arm names every field of its format. It writes value operands and table entries to the
-//! shape, immediates that could become parameters to the constants, symbols to the references. In the shape, the opcode
-//! comes first, then the type of the first result, then the fields of fixed length, then numbers.
+//! shape, immediates that could become parameters to the constants, symbols to the references. In
+//! the shape, the opcode comes first, then the type of the first result, then the fields of fixed
+//! length, then numbers.
 
 use super::normalise::{change_places, only_destination};
 use super::{Malformed, Operand, Place, Record, Walk, type_number};
@@ -66,8 +67,8 @@ impl Walk<'_> {
         way
     }
 
-    /// The one match over the fields of all instructions: writes them to the streams, behind a record of opcode and
-    /// type, and notes what a value could replace.
+    /// The one match over the fields of all instructions: writes them to the streams, behind a
+    /// record of opcode and type, and notes what a value could replace.
     #[inline(always)]
     fn format(
         &mut self,
@@ -213,7 +214,7 @@ impl Walk<'_> {
                 let data = func.dfg.constants.get(*constant_handle);
                 let length = u32::try_from(data.len()).map_err(|_| Malformed)?;
                 self.put_numbers(record, [length]);
-                // The verifier demands that the pool's bytes are as many as the value's.
+                // The verifier demands that the pool's bytes fill the value exactly.
                 let result = result.filter(|ty| ty.bytes() as usize == data.len());
                 self.constant(result, data.as_slice());
                 Ok(())
@@ -310,7 +311,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What debuggers see of an instruction.
+    /// The metadata of an instruction for debuggers.
     #[cold]
     fn debug_info(&mut self, inst: Inst) -> Result<(), Malformed> {
         let func = self.func;

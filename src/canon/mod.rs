@@ -1,4 +1,4 @@
-//! The canonical walk: the only code that reads IR in order to decide equality.
+//! The canonical walk: all equality of functions is decided on its encodings.
 //!
 //! [`encode`] visits the blocks of a function in the order in which control flow first mentions
 //! them, starting at the entry, and writes what it sees into the three streams of an [`Encoding`].
@@ -10,19 +10,20 @@
 //! * every other table entry (constants, masks, jump and exception tables, memory flags, global
 //!   values, symbols) is written by content wherever it is used.
 //!
-//! Streams are self-delimiting: each opcode, with the signature of a call, fixes what follows it, every list is preceded
-//! by its length, and the first two bytes of a number say how long it is. So two functions have equal streams only if
-//! they are the same walk.
+//! Streams are self-delimiting: each opcode, with the signature of a call, fixes what follows it,
+//! every list is preceded by its length, and the first two bytes of a number say how long it is. So
+//! two functions have equal streams only if they are one walk.
 //!
-//! Numbers are those of values, blocks, slots and signatures, and lengths. Nearly all of them are small and take two
-//! bytes: what is hashed, compared and kept is half as long as with four.
+//! Numbers are those of values, blocks, slots and signatures, and lengths. Nearly all of them are
+//! small and take two bytes: hashed, compared and kept encodings are half as long as with four.
 //!
 //! Every `InstructionData` variant and every struct is matched by field without `..`: a field that
 //! a new Cranelift adds is a compile error here. Where a field is left out on purpose, the pattern
 //! says `_` and the comment says why.
 //!
-//! What it does *not* do: it does not look into callees, does not optimise, and does not verify. For IR that the
-//! verifier refuses it returns [`Malformed`] where the walk finds it; such a function is never equal to another.
+//! It does *not* look into callees, optimise, or verify. For IR that the
+//! verifier refuses it returns [`Malformed`] where the walk finds it; such a function is never
+//! equal to another.
 
 mod code_digest;
 pub(crate) mod data;
@@ -58,8 +59,8 @@ use cranelift_codegen::ir::{
 use cranelift_entity::EntityRef;
 
 impl Encoding {
-    /// The encoding of a function on its own: every symbol it names is compared by name, none by class. `None` if
-    /// the walk finds IR that the verifier refuses.
+    /// The encoding of a function on its own: every symbol it names is compared by name, none by
+    /// class. `None` if the walk finds IR that the verifier refuses.
     ///
     /// Within a unit, use [`Merger`](crate::Merger), which knows which callees are equal.
     pub fn of(func: &Function, options: &Options<'_>) -> Option<Encoding> {
@@ -73,7 +74,8 @@ impl Encoding {
 /// Begins every shape stream. Changes with the output of the walk.
 const ENCODING_VERSION: u32 = 5;
 
-/// Begins a block: no opcode. So it ends the block before, whose last instruction may be any one in unverified IR.
+/// Begins a block: no opcode. So it ends the block before, whose last instruction may be any one in
+/// unverified IR.
 const BLOCK: u8 = 0;
 
 /// An argument of a block is a number, or one of these and an index: no beginnings of numbers.
@@ -116,7 +118,8 @@ pub(crate) enum Place {
     ExtraArgument(Inst),
 }
 
-/// What an instruction holds that functions of one shape can differ in and that a value could replace.
+/// A part of an instruction in which functions of one shape can differ and that a value could
+/// replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
     /// The bits of its result, of this type.
@@ -156,13 +159,14 @@ pub(crate) struct Scratch {
     regions: Regions,
     /// The constants that exist, ascending: the pool is a map with gaps.
     constants: Vec<Constant>,
-    /// What is written of accesses with these memory flags, by their index.
+    /// The encodings of accesses with these memory flags, by their index.
     accesses: Vec<Option<tables::Access>>,
     /// Symbols of the function as the unit knows them, by `UserExternalNameRef`.
     symbols: Vec<Option<redirected::Known>>,
     /// Whether to fill `marks` and `arguments`.
     record: bool,
-    /// Whether to write what instructions are apart from what they are used on: see [`Scratch::contents`].
+    /// Whether to write what instructions are apart from what they are used on: see
+    /// [`Scratch::contents`].
     contents: bool,
     /// Where in the streams each place begins, if `record` is set.
     pub marks: Vec<Mark>,
@@ -172,8 +176,8 @@ pub(crate) struct Scratch {
 
 #[derive(Default)]
 struct Values {
-    /// 1 + the number of a value, or what is written in its place ([`Scratch::contents`]), by its index; 0 for one not
-    /// yet defined.
+    /// 1 + the number of a value, or of its substitute ([`Scratch::contents`]), by its
+    /// index; 0 for one not yet defined.
     numbers: Vec<u32>,
     count: u32,
     /// The numbers of the extra arguments that the call at hand passes.
@@ -212,7 +216,7 @@ struct Regions {
     written: u32,
 }
 
-/// What is known of a block.
+/// The state of a block.
 #[derive(Clone, Copy, Default)]
 struct Mentioned {
     /// 1 + its number; 0 if it was not mentioned yet.
@@ -232,8 +236,8 @@ impl Scratch {
         self.blocks.reached < self.blocks.queue.len()
     }
 
-    /// How many values the last walk numbered before a value that it read, aliases resolved. `None` for one that it did
-    /// not read, or that no instruction computes.
+    /// How many values the last walk numbered before a value that it read, aliases resolved. `None`
+    /// for one that it did not read, or that no instruction computes.
     pub fn values_before(&self, value: Value) -> Option<u32> {
         self.values.numbers.get(value.index())?.checked_sub(1)
     }
@@ -243,9 +247,10 @@ impl Scratch {
         Scratch { record: true, ..Scratch::default() }
     }
 
-    /// For walks that fill `marks` and write the content of each instruction by itself: the types of its operands in place of
-    /// their numbers, and signatures and alias regions in full wherever they are used. So the parts of the streams
-    /// that two instructions of two functions wrote are equal exactly if one of them can stand for both, operands apart.
+    /// For walks that fill `marks` and write the content of each instruction by itself: the types
+    /// of its operands in place of their numbers, and signatures and alias regions in full wherever
+    /// they are used. So the parts of the streams that two instructions of two functions wrote are
+    /// equal exactly if one of them can stand for both, operands apart.
     pub fn contents() -> Self {
         Scratch { contents: true, ..Scratch::recording() }
     }
@@ -258,8 +263,8 @@ fn reset<T: Clone + Default>(known: &mut Vec<T>, len: usize) {
 
 /// Writes the encoding of `func` into `out`, which is cleared first.
 ///
-/// Linear in the size of the function. Equality of the encodings is equality of the functions, up to the functions
-/// of the unit that they refer to.
+/// Linear in the size of the function. Equality of the encodings is equality of the functions, up
+/// to the functions of the unit that they refer to.
 ///
 /// # Errors
 ///
@@ -433,11 +438,11 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Walks every block that control flow reaches, in the order in which it does, and then the blocks of which
-    /// only the address is taken.
+    /// Walks every block that control flow reaches, in the order in which it does, and then the
+    /// blocks of which only the address is taken.
     ///
-    /// An address can be taken long before control flow reaches the block, so it must not decide when the block is
-    /// walked: the values that the block uses might not be defined yet.
+    /// An address can be taken long before control flow reaches the block, so it must not decide
+    /// when the block is walked: the values that the block uses might not be defined yet.
     fn blocks(&mut self) -> Result<(), Malformed> {
         let entry = self.func.layout.entry_block().ok_or(Malformed)?;
         self.reach(entry)?;
@@ -528,7 +533,8 @@ impl Walk<'_> {
         if number == 0 && !self.dead {
             return Err(Malformed);
         }
-        // An alias is resolved once: the number of its original does not change any more, unless it is 0.
+        // An alias is resolved once: the number of its original does not change any more, unless it
+        // is 0.
         self.scratch.values.numbers[value.index()] = number;
         Ok(number)
     }
@@ -548,7 +554,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The same for a list of operands.
+    /// Writes a list of operands.
     fn operand_list(&mut self, record: Record, values: &[Value]) -> Result<(), Malformed> {
         let length = u32::try_from(values.len()).map_err(|_| Malformed)?;
         self.put_numbers(record, [length]);

@@ -4,7 +4,7 @@
 //! `docs/design.md` says how much it finds on real units. No rule here changes a function: the
 //! representative of a class keeps its own form.
 //!
-//! What is *not* here was tried and never made two functions of a real unit equal: comparisons with
+//! Further rules were tried and never made two functions of a real unit equal: comparisons with
 //! swapped operands, inverted branches, empty forwarding blocks, straight-line code split by a
 //! `jump`. `docs/design.md` has the figures.
 
@@ -41,15 +41,15 @@ fn is_commutative(opcode: Opcode) -> bool {
     )
 }
 
-/// Whether two operands with these numbers are written in the other order: the smaller number first, if they can change
-/// places.
+/// Whether two operands with these numbers are written in the other order: the smaller number
+/// first, if they can change places.
 #[inline(always)]
 pub(crate) fn change_places(opcode: Opcode, a: u32, b: u32) -> bool {
     a > b && is_commutative(opcode)
 }
 
-/// The destination of a branch whose condition follows from constants: the one place where constant branches are
-/// folded. `evaluate` says which conditions may be looked at.
+/// The destination of a branch whose condition follows from constants: the one place where constant
+/// branches are folded. `evaluate` says which conditions may be looked at.
 pub(crate) fn only_destination<'d>(
     dfg: &DataFlowGraph,
     data: &'d InstructionData,
@@ -68,8 +68,9 @@ const FOLD_DEPTH: u32 = 8;
 /// The value of `value`, if it follows from constants within a few instructions, as the low bits of
 /// a number whose other bits are 0.
 ///
-/// Looks only through the operations of which conditions consist: constants, comparisons, bit operations, sums,
-/// extensions of integers of up to 64 bits. `dfg` must be that of IR without alias loops.
+/// Looks only through the operations of which conditions consist: constants, comparisons, bit
+/// operations, sums, extensions of integers of up to 64 bits. `dfg` must be that of IR without
+/// alias loops.
 fn known(dfg: &DataFlowGraph, value: Value) -> Option<u64> {
     known_within(dfg, value, FOLD_DEPTH)
 }

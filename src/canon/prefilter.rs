@@ -1,7 +1,7 @@
-//! What is known of a function before any of it is walked.
+//! The properties of a function before any of it is walked.
 //!
-//! [`bucket`] prefilters functions in constant time: two functions with different counts are not compared. [`Counts`] is
-//! coarser: two functions in which it differs do not resemble each other.
+//! [`bucket`] prefilters functions in constant time: two functions with different counts are not
+//! compared. [`Counts`] is coarser: two functions in which it differs do not resemble each other.
 
 use cranelift_codegen::ir::{AbiParam, Function, Signature, StackSlotData};
 use xxhash_rust::xxh3::xxh3_64;
@@ -33,7 +33,7 @@ pub(crate) fn bucket(func: &Function, key: u64) -> u64 {
     xxh3_64(&bytes)
 }
 
-/// What functions that resemble each other agree in, and about how large they are.
+/// The common counts of functions that resemble each other, and about how large they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// A digest of its key, its signature, its stack slots and the number of its blocks.
@@ -43,8 +43,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// `key` is that of the embedder. Constant time, but for the signature and stack slots. Dynamic stack slots are only
-    /// counted.
+    /// `key` is that of the embedder. Constant time, but for the signature and stack slots. Dynamic
+    /// stack slots are only counted.
     pub fn of(func: &Function, key: u64) -> Counts {
         let numbers = [
             key,

@@ -1,8 +1,8 @@
-//! References where a plan redirects them, and calls that pass extra arguments: the walk writes what
-//! [`redirect`](crate::apply) would make of the function, without making it.
+//! References where a plan redirects them, and calls that pass extra arguments: the walk writes
+//! what [`redirect`](crate::apply) would make of the function, without making it.
 //!
-//! **Law** (`tests/laws`): the encoding of a function through a view of a plan equals the encoding of the function after
-//! the plan is applied to it.
+//! **Law** (`tests/laws`): the encoding of a function through a view of a plan equals the encoding
+//! of the function after the plan is applied to it.
 
 use super::tables::Use;
 use super::{Malformed, Operand, Place, Record, Scratch, Walk, type_number};
@@ -33,7 +33,7 @@ pub(super) struct KnownTargets {
     address: Option<Resolved>,
 }
 
-/// What references to a symbol lead to: found out at the first one.
+/// The targets of references to a symbol: found out at the first one.
 #[inline]
 fn known<'a>(
     func: &Function,
@@ -111,8 +111,8 @@ impl Walk<'_> {
         })
     }
 
-    /// If a call passes extra arguments, writes what computes them, and keeps their numbers for the call, which comes
-    /// next.
+    /// If a call passes extra arguments, writes what computes them, and keeps their numbers for the
+    /// call, which comes next.
     pub(super) fn extra_arguments(&mut self, inst: Inst, callee: FuncRef) -> Result<(), Malformed> {
         self.scratch.values.passed.clear();
         match self.arguments(callee)? {
@@ -218,8 +218,8 @@ impl Walk<'_> {
         self.out.reference(symbol, node);
     }
 
-    /// A record, and the signature of a call that passes extra arguments behind it: its number, and its contents where it
-    /// is new.
+    /// A record, and the signature of a call that passes extra arguments behind it: its number, and
+    /// its contents where it is new.
     pub(super) fn extended_signature(
         &mut self,
         record: Record,

@@ -1,5 +1,5 @@
-//! The tables of a function, written by content: signatures, global values, memory flags, symbols, exception
-//! tables.
+//! The tables of a function, written by content: signatures, global values, memory flags, symbols,
+//! exception tables.
 //!
 //! Signatures are written in full at their first use and by number afterwards; everything else at
 //! each use. No index into a table ever reaches a stream.
@@ -91,7 +91,7 @@ impl Default for Distinct {
     }
 }
 
-/// What is written of the memory flags of an access.
+/// The encoding of the memory flags of an access.
 #[derive(Clone, Copy)]
 pub(super) struct Access {
     /// All but the alias region, in the low 14 bits.
@@ -102,7 +102,8 @@ pub(super) struct Access {
 /// An alias region of an access.
 #[derive(Clone, Copy)]
 struct Region {
-    /// Its number in the order of first use, which distinguishes two regions of one function even if their ids are equal.
+    /// Its number in the order of first use, which distinguishes two regions of one function even
+    /// if their ids are equal.
     number: u32,
     /// The embedder's id.
     user_id: u32,
@@ -122,7 +123,7 @@ pub(super) enum Use {
 }
 
 impl Use {
-    /// The use of an address so many bytes behind that of a symbol.
+    /// The use of an address this number of bytes behind that of a symbol.
     pub(super) fn of_address(offset: i64) -> Use {
         if offset == 0 { Use::Address } else { Use::Inside }
     }
@@ -155,7 +156,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A record, and a signature of a callee behind it: its number, and its contents where it is new.
+    /// A record, and a signature of a callee behind it: its number, and its contents where it is
+    /// new.
     #[inline]
     pub(super) fn signature(&mut self, record: Record, sig: SigRef) -> Result<(), Malformed> {
         if self.scratch.contents {
@@ -188,7 +190,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A signature that is in no table of the function: the same. Returns its number.
+    /// A signature that is in no table of the function: written out as well. Returns its number.
     pub(super) fn foreign_signature(
         &mut self,
         record: Record,
@@ -229,7 +231,8 @@ impl Walk<'_> {
                 }
                 GlobalValueData::Load { base, offset, global_type, flags } => {
                     let data = self.mem_flags(*flags)?;
-                    // Such loads exist in `stack_limit` only: their regions are not those of accesses.
+                    // Such loads exist in `stack_limit` only: their regions are not those of
+                    // accesses.
                     let region = data.alias_region().map(|r| self.region_user_id(r)).transpose()?;
                     let record = Record::EMPTY.byte(1).half(self.flag_bits(data));
                     let record = record.half(type_number(*global_type));
@@ -313,7 +316,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What is written of the memory flags of an instruction that states nothing.
+    /// The encoding of the memory flags of an instruction that states nothing.
     pub(super) fn plain_access(&self) -> u16 {
         self.flag_bits(MemFlagsData::new())
     }

@@ -1,13 +1,14 @@
 //! Claims on functions and data objects of earlier units, whose code is not kept.
 //!
-//! Of each function that is emitted or eliminated the checker keeps, by means of its own, enough to prove a claim
-//! on it: its [`Trace`], where its address is, and, if its code is
-//! another function's, that function and the extra arguments. A later function is proved equal to it by its own
-//! trace; that their references may replace each other are claims of the same kind, followed like all others.
-//! Nothing of an earlier unit is trusted: a function is not merged into a function of which nothing is remembered.
+//! Of each function that is emitted or eliminated the checker keeps, by means of its own, enough to
+//! prove a claim on it: its [`Trace`], where its address is, and, if its code is another
+//! function's, that function and the extra arguments. A later function is proved equal to it by its
+//! own trace; that their references may replace each other are claims of the same kind, followed
+//! like all others. Nothing of an earlier unit is trusted: a function is not merged into a function
+//! of which nothing is remembered.
 //!
-//! That the emitted code is equivalent to the function was proved when the code was emitted, and holds as long as
-//! the code exists: claims on the code are claims on the function.
+//! That the emitted code is equivalent to the function was proved when the code was emitted, and
+//! holds as long as the code exists: claims on the code are claims on the function.
 
 use super::comparison;
 use super::unit::{InUnit, Prover, is_eliminated, refuted, sorted};
@@ -27,9 +28,10 @@ use rustc_hash::FxBuildHasher;
 
 type BySymbol<T> = HashMap<UserExternalName, T, FxBuildHasher>;
 
-/// What must be known of a function or data object in order to refer to one in place of another.
+/// The requirements that decide whether references to a function or data object may go to another
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Face {
+pub(super) struct AddressRequirements {
     is_data: bool,
     /// Whether another definition may take its symbol.
     pub(super) preemptible: bool,
@@ -39,46 +41,55 @@ pub(super) struct Face {
     pub(super) pinned: bool,
     /// Whether another address may replace its own.
     insignificant: bool,
-    /// In bytes: the alignment that its address needs, and the alignment of the place that has the address.
+    /// In bytes: the alignment that its address needs, and the alignment of the place that has the
+    /// address.
     needs: u64,
     pub(super) alignment: u64,
     /// Whether its symbol leads to code or contents.
-    pub(super) is_there: bool,
+    pub(super) is_defined: bool,
 }
 
-impl Face {
-    /// The face of an item that has a symbol, of the unit or of an earlier one.
-    pub fn of(plan: &Plan, memory: &Memory, symbol: &UserExternalName) -> Option<Face> {
+impl AddressRequirements {
+    /// The requirements of an item that has a symbol, of the unit or of an earlier one.
+    pub fn of(
+        plan: &Plan,
+        memory: &Memory,
+        symbol: &UserExternalName,
+    ) -> Option<AddressRequirements> {
         if let Some(function) = here(plan, symbol) {
-            return Some(Face::of_function(plan, function));
+            return Some(AddressRequirements::of_function(plan, function));
         }
         if let Some(data) = data_here(plan, symbol) {
-            return Some(Face::of_data(plan, data));
+            return Some(AddressRequirements::of_data(plan, data));
         }
-        let function = memory.functions.get(symbol).map(|known| known.face);
-        function.or_else(|| memory.data.get(symbol).map(|known| known.face))
+        let function = memory.functions.get(symbol).map(|known| known.requirements);
+        function.or_else(|| memory.data.get(symbol).map(|known| known.requirements))
     }
 
-    /// The face of a function that has an entry: as it is remembered, if it is of an earlier unit. What the plan says
-    /// of that is not asked; of a function of which nothing is remembered, only code that was proved then is reached.
-    pub fn of_entry(plan: &Plan, memory: &Memory, function: FunctionIndex) -> Face {
+    /// The requirements of a function that has an entry: as they are remembered, if it is of an
+    /// earlier unit. The plan is not asked about that; of a function of which nothing is
+    /// remembered, only code that was proved then is reached.
+    pub fn of_entry(plan: &Plan, memory: &Memory, function: FunctionIndex) -> AddressRequirements {
         let known = match plan.is_cached(function) {
             true => memory.functions.get(plan.entry(function).symbol()),
             false => None,
         };
-        known.map_or_else(|| Face::of_function(plan, function), |known| known.face)
+        known.map_or_else(
+            || AddressRequirements::of_function(plan, function),
+            |known| known.requirements,
+        )
     }
 
-    /// The same for a data object.
-    pub fn of_data_entry(plan: &Plan, memory: &Memory, data: DataIndex) -> Face {
+    /// The requirements of a data object that has an entry.
+    pub fn of_data_entry(plan: &Plan, memory: &Memory, data: DataIndex) -> AddressRequirements {
         let known = match data.index() < plan.added_data() {
             true => None,
             false => memory.data.get(plan.data_entry(data).symbol()),
         };
-        known.map_or_else(|| Face::of_data(plan, data), |known| known.face)
+        known.map_or_else(|| AddressRequirements::of_data(plan, data), |known| known.requirements)
     }
 
-    fn of_function(plan: &Plan, function: FunctionIndex) -> Face {
+    fn of_function(plan: &Plan, function: FunctionIndex) -> AddressRequirements {
         let Attributes {
             linkage,
             addresses,
@@ -98,7 +109,7 @@ impl Face {
         let reached = plan.reached(function);
         // An eliminated function has the code that its calls reach.
         let place = plan.entry(reached.symbol.unwrap_or(reached.call));
-        Face {
+        AddressRequirements {
             is_data: false,
             preemptible: linkage == Linkage::Preemptible,
             by_symbol: linkage == Linkage::Preemptible || no_merge,
@@ -106,11 +117,11 @@ impl Face {
             insignificant: addresses == Addresses::Insignificant,
             needs: alignment.into(),
             alignment: place.alignment().into(),
-            is_there: reached.symbol.is_some(),
+            is_defined: reached.symbol.is_some(),
         }
     }
 
-    fn of_data(plan: &Plan, data: DataIndex) -> Face {
+    fn of_data(plan: &Plan, data: DataIndex) -> AddressRequirements {
         let entry = plan.data_entry(data);
         let DataAttributes {
             linkage,
@@ -127,7 +138,7 @@ impl Face {
         let reached = plan.data_reached(data);
         let place = plan.data_entry(reached.symbol.unwrap_or(reached.call));
         let comparable = addresses == Addresses::Insignificant && !writable && !tls;
-        Face {
+        AddressRequirements {
             is_data: true,
             preemptible: linkage == Linkage::Preemptible,
             by_symbol: linkage == Linkage::Preemptible || !comparable,
@@ -135,12 +146,13 @@ impl Face {
             insignificant: comparable,
             needs: alignment,
             alignment: place.alignment(),
-            is_there: reached.symbol.is_some(),
+            is_defined: reached.symbol.is_some(),
         }
     }
 
-    /// Whether a reference to this one may replace a reference to `original`, if the two are equivalent.
-    pub fn may_replace(self, usage: Use, original: Face) -> bool {
+    /// Whether a reference to this one may replace a reference to `original`, if the two are
+    /// equivalent.
+    pub fn may_replace(self, usage: Use, original: AddressRequirements) -> bool {
         let address = original.insignificant && self.alignment >= original.needs;
         let allowed = match usage {
             Use::Call => !self.is_data,
@@ -162,12 +174,12 @@ fn data_here(plan: &Plan, symbol: &UserExternalName) -> Option<DataIndex> {
     plan.data(symbol).filter(|data| data.index() < plan.added_data())
 }
 
-/// What is remembered of a function or data object.
+/// The record of a function or data object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     digest: [u8; 32],
     references: Box<[(Use, UserExternalName)]>,
-    pub(super) face: Face,
+    pub(super) requirements: AddressRequirements,
 }
 
 /// An eliminated function.
@@ -178,7 +190,7 @@ pub(super) struct EliminatedFunction {
     signature: Arc<Signature>,
 }
 
-/// What the checker keeps of earlier units.
+/// The checker's record of earlier units.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(super) functions: BySymbol<Arc<Known>>,
@@ -190,7 +202,7 @@ pub(crate) struct Memory {
     last: HashMap<[u8; 32], Arc<Known>, FxBuildHasher>,
 }
 
-/// What a proved unit adds to a [`Memory`].
+/// The record that a proved unit adds to a [`Memory`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Learned {
     functions: Vec<(UserExternalName, Arc<Known>)>,
@@ -201,7 +213,8 @@ pub(crate) struct Learned {
 }
 
 impl Memory {
-    /// Bytes of memory, as far as they grow with what is remembered; `MergingModule`'s tests have figures.
+    /// Bytes of memory, as far as they grow with the remembered classes; `MergingModule`'s tests
+    /// have figures.
     pub fn size(&self) -> usize {
         let Memory { functions, data, eliminated, eliminated_data, last } = self;
         let parts = |known: &Arc<Known>| {
@@ -236,25 +249,25 @@ impl Memory {
         self.eliminated_data.extend(eliminated_data.iter().cloned());
         for symbol in late_thunks {
             if let Some(function) = self.functions.get_mut(symbol) {
-                Arc::make_mut(function).face.is_there = true;
+                Arc::make_mut(function).requirements.is_defined = true;
             }
         }
     }
 }
 
-/// What later units may ask about this one.
+/// The questions that later units may ask about this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remember {
     /// There are no later units.
     Nothing,
-    /// The targets of what was eliminated.
+    /// The targets of eliminated items.
     Eliminated,
     /// Everything.
     All,
 }
 
 impl Prover<'_> {
-    /// What is known of a function or data object, of the unit or of an earlier one.
+    /// The record of a function or data object, of the unit or of an earlier one.
     fn known(&mut self, symbol: &UserExternalName) -> Result<Arc<Known>, Mismatch> {
         if let Some(function) = here(self.plan, symbol) {
             return self.known_function(function);
@@ -274,8 +287,8 @@ impl Prover<'_> {
         let body = self.code.original(function);
         let known = Trace::of(body, key, comparison(self.options)).map(|trace| {
             let Trace { digest, references } = trace;
-            let face = Face::of_function(self.plan, function);
-            Arc::new(Known { digest, references: references.into(), face })
+            let requirements = AddressRequirements::of_function(self.plan, function);
+            Arc::new(Known { digest, references: references.into(), requirements })
         });
         self.traces.insert(function, known.clone());
         known
@@ -294,12 +307,12 @@ impl Prover<'_> {
         Some(Known {
             digest: digest(&(key, writable, tls, contents, section, places)),
             references: references.into(),
-            face: Face::of_data(self.plan, data),
+            requirements: AddressRequirements::of_data(self.plan, data),
         })
     }
 
-    /// Proves that the target of references to `kept` may replace `original`. At least one of the two is of an
-    /// earlier unit.
+    /// Proves that the target of references to `kept` may replace `original`. At least one of the
+    /// two is of an earlier unit.
     pub(super) fn incremental(
         &mut self,
         kept: &UserExternalName,
@@ -327,9 +340,9 @@ impl Prover<'_> {
         here(self.plan, symbol).is_some() || data_here(self.plan, symbol).is_some()
     }
 
-    /// Whether the symbol to which the kept function refers, as it was written, may replace the symbol to which the
-    /// original refers: a further claim. The kept function is of an `earlier` unit, or of this one, whose code is proved
-    /// to refer to what may replace what was written.
+    /// Whether the symbol to which the kept function refers, as it was written, may replace the
+    /// symbol to which the original refers: a further claim. The kept function is of an `earlier`
+    /// unit, or of this one, whose code is proved to refer to what may replace what was written.
     fn reference_across_units(
         &mut self,
         earlier: bool,
@@ -348,8 +361,8 @@ impl Prover<'_> {
         kept == original || self.in_unit().incremental(usage, kept, original)
     }
 
-    /// Proves that the entry of a function that an earlier unit eliminated has the target and arguments that it got
-    /// then.
+    /// Proves that the entry of a function that an earlier unit eliminated has the target and
+    /// arguments that it got then.
     pub(super) fn eliminated(&self, function: FunctionIndex) -> Result<(), Refutation> {
         let substitute = self.plan.substitute(function);
         let symbol = self.plan.entry(function).symbol();
@@ -364,7 +377,7 @@ impl Prover<'_> {
         }
     }
 
-    /// The same proof for a data object.
+    /// Proves a claim of a data object.
     pub(super) fn eliminated_data(&self, data: DataIndex) -> Result<(), Refutation> {
         let entry = self.plan.data_entry(data);
         let to = entry.disposition().representative().unwrap_or(data);
@@ -375,7 +388,7 @@ impl Prover<'_> {
         }
     }
 
-    /// What later units may ask about this one, which was proved.
+    /// The record of this unit, which was proved, for later units.
     pub(super) fn learned(&mut self, remember: Remember) -> Learned {
         let mut learned = Learned::default();
         let plan: &Plan = self.plan;
@@ -414,9 +427,11 @@ impl Prover<'_> {
             if let Some(copied) = new.copy_of()
                 && let Ok(known) = self.known_function(copied)
             {
-                let face = Face::of_function(plan, new.function());
+                let requirements = AddressRequirements::of_function(plan, new.function());
                 let symbol = plan.entry(new.function()).symbol().clone();
-                learned.functions.push((symbol, Arc::new(Known { face, ..(*known).clone() })));
+                learned
+                    .functions
+                    .push((symbol, Arc::new(Known { requirements, ..(*known).clone() })));
             }
         }
         for (data, entry) in plan.data_entries().take(plan.added_data()) {

@@ -1,6 +1,6 @@
 //! Which claims a plan makes, and which symbols and addresses must still be there afterwards.
 
-use super::incremental::{Face, Known, Learned, Memory, Remember};
+use super::incremental::{AddressRequirements, Known, Learned, Memory, Remember};
 use super::{Code, comparison, may_replace};
 use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
@@ -18,8 +18,8 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc_checker::{Claim, ExtraTerm, Mismatch, Proof, Refutation, Symbols, Use};
 
-/// Proves that the unit is equivalent before and after `plan`, with what is known of earlier units; returns what later
-/// units may need to know of this one. See [`prove`](crate::check::prove).
+/// Proves that the unit is equivalent before and after `plan`, with what is known of earlier units;
+/// returns what later units may need to know of this one. See [`prove`](crate::check::prove).
 pub(crate) fn prove_and_learn(
     memory: &Memory,
     plan: &Plan,
@@ -52,14 +52,14 @@ fn signatures(plan: &Plan, code: &mut dyn Code) -> Option<Vec<Signature>> {
     passes.then(|| functions.map(|function| code.original(function).signature.clone()).collect())
 }
 
-/// A pair that has to be proved: what is kept, and what it may replace.
+/// A pair that has to be proved: the kept item, and the one that it may replace.
 type Pair<T> = (T, T);
 
 /// Claims that came up during the proof.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// By the kept function, so that each is rewritten once for many claims: the extra arguments, and the function
-    /// that it may replace with them.
+    /// By the kept function, so that each is rewritten once for many claims: the extra arguments,
+    /// and the function that it may replace with them.
     functions: BTreeMap<FunctionIndex, BTreeSet<(Vec<ExtraTerm>, FunctionIndex)>>,
     data: BTreeSet<Pair<DataIndex>>,
     /// All that were ever pending.
@@ -79,13 +79,14 @@ impl Pending {
     }
 }
 
-/// The entries that a plan has for functions and data that earlier units emitted, by symbol, and functions by the code
-/// that their calls reach.
+/// The entries that a plan has for functions and data that earlier units emitted, by symbol, and
+/// functions by the code that their calls reach.
 pub(super) struct EmittedBodies {
     functions: BTreeMap<(u32, u32), FunctionIndex>,
     data: BTreeMap<(u32, u32), DataIndex>,
-    /// For each body and extra arguments, a function that it replaces with them and of which something is known. Nothing
-    /// is remembered of a body that takes extra arguments; a claim on it is one on this function.
+    /// For each body and extra arguments, a function that it replaces with them and of which
+    /// something is known. Nothing is remembered of a body that takes extra arguments; a claim on
+    /// it is one on this function.
     replaced: BTreeMap<(FunctionIndex, Vec<ExtraTerm>), FunctionIndex>,
 }
 
@@ -120,12 +121,12 @@ pub(super) struct Prover<'a> {
     /// The signatures of all functions of the unit. `None` if no function has extra arguments.
     pub signatures: Option<Vec<Signature>>,
     pub emitted: EmittedBodies,
-    /// What is known of earlier units.
+    /// The record of earlier units.
     pub memory: &'a Memory,
     pub options: &'a Options<'a>,
     pub code: &'a mut dyn Code,
     pub pending: Pending,
-    /// What is known of functions of the unit, as far as it was requested.
+    /// The records of functions of the unit, as far as they were requested.
     pub traces: BTreeMap<FunctionIndex, Result<Arc<Known>, Mismatch>>,
     proof: Proof,
 }
@@ -165,7 +166,8 @@ impl Prover<'_> {
                 if !renamed || moved {
                     match self.claim(kept, &body, &[], body_of, true) {
                         Ok(()) => self.proof.rewritten += 1,
-                        // The verifier refuses it: it was not merged, and its references are redirected.
+                        // The verifier refuses it: it was not merged, and its references are
+                        // redirected.
                         Err(_) if self.is_malformed(body_of) => {}
                         Err(refutation) => return Err(refutation),
                     }
@@ -179,7 +181,8 @@ impl Prover<'_> {
         Ok(())
     }
 
-    /// Proves that an emitted function of an earlier unit may replace a function that was merged into it.
+    /// Proves that an emitted function of an earlier unit may replace a function that was merged
+    /// into it.
     fn member_of_cached(
         &mut self,
         kept: FunctionIndex,
@@ -191,7 +194,7 @@ impl Prover<'_> {
         let Some(known) = self.memory.functions.get(&kept) else {
             return wrong(Mismatch::NotRemembered);
         };
-        if !extra.is_empty() || !known.face.is_there {
+        if !extra.is_empty() || !known.requirements.is_defined {
             return wrong(Mismatch::NoBody);
         }
         self.pending.add_across_units(&kept, &member_symbol);
@@ -204,8 +207,8 @@ impl Prover<'_> {
         may_replace(func, func, self.options).is_err()
     }
 
-    /// Checks that no import of `body` is eliminated, whether it is used or not, and that every symbol into which
-    /// it points is defined.
+    /// Checks that no import of `body` is eliminated, whether it is used or not, and that every
+    /// symbol into which it points is defined.
     fn names(&self, function: FunctionIndex, body: &Function) -> Result<(), Refutation> {
         let callees = body.dfg.ext_funcs.values().map(|callee| &callee.name);
         let globals = body.global_values.values().filter_map(|gv| match gv {
@@ -315,11 +318,11 @@ impl Prover<'_> {
         if kept.disposition() != Disposition::Keep && !passes {
             return wrong(Mismatch::NoBody);
         }
-        let face = Face::of_entry(self.plan, self.memory, to);
-        if pinned || no_merge || face.pinned {
+        let requirements = AddressRequirements::of_entry(self.plan, self.memory, to);
+        if pinned || no_merge || requirements.pinned {
             return wrong(Mismatch::NotMerged);
         }
-        if face.preemptible {
+        if requirements.preemptible {
             return wrong(Mismatch::Preemptible);
         }
         let own_address = addresses == Addresses::Significant;
@@ -338,7 +341,8 @@ impl Prover<'_> {
                 if !self.options.aliases || !entry.extra_arguments().is_empty() {
                     return wrong(Mismatch::NotAllowed);
                 }
-                // Address uses of a function that is not visible outside are checked where they occur.
+                // Address uses of a function that is not visible outside are checked where they
+                // occur.
                 if own_address && (linkage.is_visible_outside() || address_taken) {
                     return wrong(Mismatch::LostAddress);
                 }
@@ -372,7 +376,7 @@ impl Prover<'_> {
                 );
             }
         }
-        require_alignment(face.alignment >= alignment.into(), kept.symbol(), entry.symbol())
+        require_alignment(requirements.alignment >= alignment.into(), kept.symbol(), entry.symbol())
     }
 
     /// Proves the entry of each data object, and the contents of all objects that are kept.
@@ -414,11 +418,11 @@ impl Prover<'_> {
         if kept.disposition() != Disposition::Keep {
             return wrong(Mismatch::NoBody);
         }
-        let face = Face::of_data_entry(self.plan, self.memory, to);
-        if writable || tls || pinned || face.pinned {
+        let requirements = AddressRequirements::of_data_entry(self.plan, self.memory, to);
+        if writable || tls || pinned || requirements.pinned {
             return wrong(Mismatch::NotMerged);
         }
-        if linkage == Linkage::Preemptible || face.preemptible {
+        if linkage == Linkage::Preemptible || requirements.preemptible {
             return wrong(Mismatch::Preemptible);
         }
         if addresses == Addresses::Significant {
@@ -511,8 +515,8 @@ fn extra_term(argument: &ExtraArgument) -> ExtraTerm {
     }
 }
 
-/// Each instruction of `body`, the code that runs in place of a function, with the instruction of the function for which it
-/// runs.
+/// Each instruction of `body`, the code that runs in place of a function, with the instruction of
+/// the function for which it runs.
 pub(crate) fn corresponding(
     plan: &Plan,
     body: &Function,
@@ -618,14 +622,15 @@ impl Symbols for InUnit<'_> {
             return false;
         };
         // A thunk or an alias that passes nothing itself leads to the code.
-        let is_there = self.plan.reached(kept).symbol.is_some();
+        let is_defined = self.plan.reached(kept).symbol.is_some();
         let (code, passed) = code(self.plan, kept);
         let is_kept = self.plan.entry(code).disposition() == Disposition::Keep;
-        if !is_there || !is_kept || !passed.is_empty() {
+        if !is_defined || !is_kept || !passed.is_empty() {
             return false;
         }
         let Some(original) = self.plan.function(original) else {
-            // It has code of its own, of an earlier unit: a function that the body replaces must equal it.
+            // It has code of its own, of an earlier unit: a function that the body replaces must
+            // equal it.
             let Some(&known) = self.emitted.replaced.get(&(code, extra)) else {
                 return false;
             };
@@ -633,13 +638,15 @@ impl Symbols for InUnit<'_> {
             return self.signature(known) == Some(signature)
                 && self.incremental(Use::Call, known_symbol, original);
         };
-        // Extra arguments come behind the parameters of the original, not behind those of the call's signature.
+        // Extra arguments come behind the parameters of the original, not behind those of the
+        // call's signature.
         if self.signature(original) != Some(signature) {
             return false;
         }
         // The definition that takes a symbol must get the calls of it.
-        let by_symbol = [kept, original]
-            .map(|function| Face::of_entry(self.plan, self.memory, function).by_symbol);
+        let by_symbol = [kept, original].map(|function| {
+            AddressRequirements::of_entry(self.plan, self.memory, function).by_symbol
+        });
         by_symbol == [false, false] && self.extra(code, extra, original)
     }
 }
@@ -651,15 +658,16 @@ impl InUnit<'_> {
         within.or_else(|| self.plan.eliminated_signature(function).map(|own| &**own))
     }
 
-    /// Two symbols, of which at least one is of an earlier unit: a claim on what is remembered of it.
+    /// Two symbols, of which at least one is of an earlier unit: a claim on the record of
+    /// it.
     pub fn incremental(
         &mut self,
         usage: Use,
         kept: &UserExternalName,
         original: &UserExternalName,
     ) -> bool {
-        let face = |symbol| Face::of(self.plan, self.memory, symbol);
-        let (Some(a), Some(b)) = (face(kept), face(original)) else {
+        let requirements = |symbol| AddressRequirements::of(self.plan, self.memory, symbol);
+        let (Some(a), Some(b)) = (requirements(kept), requirements(original)) else {
             return false;
         };
         if !a.may_replace(usage, b) {
@@ -670,10 +678,11 @@ impl InUnit<'_> {
     }
 
     fn function(&mut self, usage: Use, kept: FunctionIndex, original: FunctionIndex) -> bool {
-        let face = |function| Face::of_entry(self.plan, self.memory, function);
-        let (a, b) = (face(kept), face(original));
-        // The address of a function that an earlier unit eliminated leads to the code that replaced it: an offset
-        // into the function is an offset into that code.
+        let requirements =
+            |function| AddressRequirements::of_entry(self.plan, self.memory, function);
+        let (a, b) = (requirements(kept), requirements(original));
+        // The address of a function that an earlier unit eliminated leads to the code that replaced
+        // it: an offset into the function is an offset into that code.
         let usage = match usage {
             Use::Inside if self.plan.eliminated_signature(original).is_some() => Use::Address,
             Use::Inside | Use::Call | Use::PatchableCall | Use::Address => usage,
@@ -685,7 +694,8 @@ impl InUnit<'_> {
         self.extra(code, extra, original)
     }
 
-    /// Whether a body with these extra arguments may replace a function: another claim, unless it is proved anyway.
+    /// Whether a body with these extra arguments may replace a function: another claim, unless it
+    /// is proved anyway.
     fn extra(
         &mut self,
         kept: FunctionIndex,
@@ -717,8 +727,8 @@ impl InUnit<'_> {
 
     fn data(&mut self, usage: Use, kept: DataIndex, original: DataIndex) -> bool {
         let (a, b) = (self.plan.data_entry(kept), self.plan.data_entry(original));
-        let face = |data| Face::of_data_entry(self.plan, self.memory, data);
-        if !face(kept).may_replace(usage, face(original))
+        let requirements = |data| AddressRequirements::of_data_entry(self.plan, self.memory, data);
+        if !requirements(kept).may_replace(usage, requirements(original))
             || self.plan.data_reached(kept).symbol.is_none()
         {
             return false;

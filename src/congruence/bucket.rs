@@ -1,14 +1,15 @@
 //! Buckets: from summaries to the classes of functions with equal encodings.
 //!
-//! The walk processes one bucket at a time. Each of its functions is walked once and compared with those before it
-//! that have the same hash. So a bucket costs one walk of its functions, and as much memory as its different
-//! encodings take. If that is too much, of some only the hash is kept, and they are walked again when another
-//! function has the same. Of a function that has equals, its references are kept.
+//! The walk processes one bucket at a time. Each of its functions is walked once and compared with
+//! those before it that have the same hash. So a bucket costs one walk of its functions, and as
+//! much memory as its different encodings take. If that is too much, of some only the hash is kept,
+//! and they are walked again when another function has that hash. Of a function that has equals,
+//! its references are kept.
 //!
-//! Several threads walk several buckets, and the pieces of large ones, at a time. What they find is put together in the
-//! order of the buckets, so the result does not depend on their number.
+//! Several threads walk several buckets, and the pieces of large ones, at a time. Their results are
+//! put together in the order of the buckets, so the result does not depend on their number.
 
-use super::in_hand::InHand;
+use super::bucket_encodings::BucketEncodings;
 use super::{Partition, References};
 use crate::canon::{
     self, Context, Digest, Encoding, Scratch, ShapeHash, StructuralHash, data, digest,
@@ -27,7 +28,7 @@ use cranelift_entity::{EntityRef, EntitySet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Walk {
     /// Those that share a bucket with another one.
-    Shared,
+    InBucket,
     /// All, and their encodings get digests.
     All,
 }
@@ -61,8 +62,8 @@ pub(crate) enum Walked {
 }
 
 impl Bucketed {
-    /// Functions of which only the numbers of their encodings are known, which are `0..encodings`, their references, and
-    /// what else is known of their encodings.
+    /// Functions of which only the numbers of their encodings are known, which are `0..encodings`,
+    /// their references, and what else is known of their encodings.
     pub fn of_encodings<R: Iterator<Item = Node>>(
         numbering: Numbering,
         encoding_of: Vec<u32>,
@@ -97,7 +98,7 @@ impl Bucketed {
     }
 }
 
-/// What is left of the encodings of the functions of a unit.
+/// The remaining encodings of the functions of a unit.
 pub(crate) struct Encodings {
     numbering: Numbering,
     walked: Vec<Walked>,
@@ -113,7 +114,7 @@ pub(crate) struct Compiled {
 }
 
 impl Encodings {
-    /// The same, if some functions were compiled already.
+    /// These encodings, if some functions were compiled already.
     pub fn with_compiled(self, compiled: Compiled) -> Encodings {
         Encodings { compiled, ..self }
     }
@@ -165,7 +166,8 @@ impl Bucketer {
     }
 }
 
-/// How many items are walked together, at least: so many that putting the results together takes little.
+/// The smallest number of items that are walked together: putting the results together then takes
+/// little.
 const ITEMS: usize = 64;
 
 /// How many items of one bucket are walked together, at most, by one of several threads.
@@ -217,7 +219,8 @@ pub(crate) fn bucket(
                 }
             }
         }
-        // So many that the results of all of them need not be in memory at the same time.
+        // Chunks are small enough that the results of all tasks need not be in memory at the same
+        // time.
         for tasks in small.chunks_mut(PIECE / ITEMS) {
             for_each(bodies, &pool, tasks, |bodies, memory, task| {
                 for members in &task.buckets {
@@ -252,7 +255,7 @@ impl<'a> Task<'a> {
 struct Memory {
     scratch: Scratch,
     encoding: Encoding,
-    in_hand: InHand,
+    encodings: BucketEncodings,
 }
 
 /// Writes the encodings of items.
@@ -311,23 +314,23 @@ impl Walker<'_> {
     }
 }
 
-/// What was walked.
+/// The walked items.
 #[derive(Default)]
 struct Walks {
     walked: Vec<(Node, Walked)>,
     counts: stats::Walks,
 }
 
-/// A bucket, or a piece of one, whose items were walked. Their encodings are in hand.
+/// A bucket, or a piece of one, whose items were walked. Their encodings are in memory.
 #[derive(Default)]
 struct Grouped {
     walks: Walks,
-    /// Of each encoding in hand, if they are wanted.
+    /// The digest of each encoding, if digests are wanted.
     digests: Vec<Digest>,
 }
 
 impl Grouped {
-    /// Walks items, and compares them with those in hand. `all`: see [`Walk::All`].
+    /// Walks items, and compares them with those of the bucket. `all`: see [`Walk::All`].
     fn walk(
         &mut self,
         members: &[Node],
@@ -336,7 +339,7 @@ impl Grouped {
         bodies: &mut dyn Bodies,
         memory: &mut Memory,
     ) {
-        let Memory { scratch, encoding, in_hand } = memory;
+        let Memory { scratch, encoding, encodings } = memory;
         let Grouped { walks, digests } = self;
         for &node in members {
             let Some(hash) = walker.encode(node, bodies, scratch, encoding, walks) else {
@@ -345,7 +348,7 @@ impl Grouped {
             let again = |node: Node, out: &mut Encoding| {
                 walker.encode(node, bodies, scratch, out, walks);
             };
-            let is_new = in_hand.push(node, hash, encoding, again);
+            let is_new = encodings.push(node, hash, encoding, again);
             if is_new && all {
                 digests.push(digest(encoding.key()));
             }
@@ -373,24 +376,24 @@ impl Part {
         bodies: &mut dyn Bodies,
         memory: &mut Memory,
     ) {
-        memory.in_hand.clear();
+        memory.encodings.clear();
         self.grouped.walk(members, false, walker, bodies, memory);
-        self.take(&memory.in_hand);
+        self.take(&memory.encodings);
     }
 
-    /// Keeps what the later phases need of the classes of equal encodings in hand: of those of two or more items, or
-    /// of all, if there are digests.
-    fn take(&mut self, in_hand: &InHand) {
+    /// Keeps the classes of equal encodings of the bucket that later phases need: those of two or
+    /// more items, or of all, if there are digests.
+    fn take(&mut self, encodings: &BucketEncodings) {
         let digests = &self.grouped.digests;
-        let order = in_hand.by_encoding();
-        for equal in order.chunk_by(|&a, &b| in_hand.encoding_of(a) == in_hand.encoding_of(b)) {
+        let order = encodings.by_encoding();
+        for equal in order.chunk_by(|&a, &b| encodings.encoding_of(a) == encodings.encoding_of(b)) {
             if equal.len() < 2 && digests.is_empty() {
                 continue;
             }
-            self.classes.push(equal.iter().map(|&row| in_hand.row(row).0));
-            let digest = digests.get(in_hand.encoding_of(equal[0]) as usize);
+            self.classes.push(equal.iter().map(|&row| encodings.row(row).0));
+            let digest = digests.get(encodings.encoding_of(equal[0]) as usize);
             for &row in equal {
-                self.references.push(in_hand.row(row).1.iter().copied());
+                self.references.push(encodings.row(row).1.iter().copied());
                 self.digests.extend(digest);
             }
         }
@@ -426,7 +429,7 @@ impl Classes {
         }
     }
 
-    /// Walks a bucket in pieces of at most so many items, and adds its classes.
+    /// Walks a bucket in pieces of at most this number of items, and adds its classes.
     fn large(
         &mut self,
         walker: &Walker<'_>,
@@ -437,38 +440,40 @@ impl Classes {
     ) {
         let all = self.all;
         let mut part = Part::default();
-        let mut in_hand = InHand::default();
+        let mut encodings = BucketEncodings::default();
         let mut scratch = Scratch::default();
         let members: Vec<&[Node]> = members.chunks(piece).collect();
-        // So many that the encodings of all of them need not be in memory at the same time.
+        // Chunks are small enough that the encodings of all pieces need not be in memory at the
+        // same time.
         for members in members.chunks(PIECES) {
             let members = members.iter().copied();
-            let mut pieces: Vec<(&[Node], Grouped, InHand)> =
-                members.map(|members| (members, Grouped::default(), InHand::default())).collect();
-            for_each(bodies, pool, &mut pieces, |bodies, memory, (members, grouped, in_hand)| {
-                memory.in_hand.clear();
+            let mut pieces: Vec<(&[Node], Grouped, BucketEncodings)> = members
+                .map(|members| (members, Grouped::default(), BucketEncodings::default()))
+                .collect();
+            for_each(bodies, pool, &mut pieces, |bodies, memory, (members, grouped, encodings)| {
+                memory.encodings.clear();
                 grouped.walk(members, all, walker, bodies, memory);
-                core::mem::swap(in_hand, &mut memory.in_hand);
+                core::mem::swap(encodings, &mut memory.encodings);
             });
             for (_, grouped, further) in pieces {
                 let Grouped { walks, digests } = grouped;
                 let own = &mut part.grouped;
                 own.walks.walked.extend(walks.walked);
                 own.walks.counts.add(&walks.counts);
-                if in_hand.is_empty() {
-                    in_hand = further;
+                if encodings.is_empty() {
+                    encodings = further;
                     own.digests = digests;
                     continue;
                 }
                 let again = |node: Node, out: &mut Encoding| {
                     walker.encode(node, bodies, &mut scratch, out, &mut own.walks);
                 };
-                let is_new = in_hand.append(&further, again);
+                let is_new = encodings.append(&further, again);
                 let digests = digests.into_iter().zip(is_new).filter(|&(_, is_new)| is_new);
                 own.digests.extend(digests.map(|(digest, _)| digest));
             }
         }
-        part.take(&in_hand);
+        part.take(&encodings);
         self.add(part);
     }
 

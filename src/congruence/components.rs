@@ -5,7 +5,8 @@
 use crate::lists::Lists;
 use alloc::vec::Vec;
 
-/// Strongly connected components of a graph of `count` nodes, every component after those that it refers to.
+/// Strongly connected components of a graph of `count` nodes, every component after those that it
+/// refers to.
 ///
 /// Tarjan's algorithm ("Depth-first search and linear graph algorithms", 1972) without recursion.
 pub(crate) fn components<I: Iterator<Item = u32>>(
@@ -19,7 +20,7 @@ pub(crate) fn components<I: Iterator<Item = u32>>(
     let mut stack: Vec<u32> = Vec::new();
     let mut next = 0;
     let mut components = Lists::new();
-    // The path from the root to the node in hand, with what is left to visit of each.
+    // The path from the root to the current node, with the successors left to visit of each.
     let mut path: Vec<(u32, I)> = Vec::new();
     for root in 0..count as u32 {
         if index[root as usize] != UNVISITED {

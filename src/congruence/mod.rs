@@ -8,11 +8,11 @@
 //! | `refine` | refines that partition to the coarsest congruence |
 //! | `components` | strongly connected components, callees first |
 //!
-//! It decides nothing about what is merged, only what is equal.
+//! It decides nothing about merges, only about equality.
 
 mod bucket;
+mod bucket_encodings;
 mod components;
-mod in_hand;
 mod refine;
 mod summarise;
 

@@ -2,18 +2,19 @@
 //!
 //! Start from the optimistic partition, in which everything with equal encodings is equal, and
 //! split a class whenever the i-th references of two of its members lie in different classes, until
-//! nothing splits. What remains is the *greatest* fixpoint: every set of merges that is consistent
+//! nothing splits. The result is the *greatest* fixpoint: every set of merges that is consistent
 //! with itself is inside it, so self recursion, mutual recursion and call chains of any depth need
 //! no special case and no second run.
 //!
-//! This is minimisation of a finite automaton whose states are functions and whose i-th transition is the i-th
-//! reference. The algorithm is Hopcroft's ("An n log n algorithm for minimizing states in a finite automaton",
-//! 1971) with all letters of a splitter handled together: take a class, collect the references that point into it,
-//! and split every class by the places from which it refers there. When a class splits, only the smaller half need
-//! be examined a second time (unless the class itself still waits), so each reference is examined O(log n) times:
-//! O(m log n) for m references of functions that share their class with others.
+//! This is minimisation of a finite automaton whose states are functions and whose i-th transition
+//! is the i-th reference. The algorithm is Hopcroft's ("An n log n algorithm for minimizing states
+//! in a finite automaton", 1971) with all letters of a splitter handled together: take a class,
+//! collect the references that point into it, and split every class by the places from which it
+//! refers there. When a class splits, only the smaller half need be examined a second time (unless
+//! the class itself still waits), so each reference is examined O(log n) times: O(m log n) for m
+//! references of functions that share their class with others.
 //!
-//! This module knows no IR. It decides nothing about what is merged, only what is equal.
+//! This module knows no IR. It decides nothing about merges, only about equality.
 
 use crate::lists::Lists;
 use crate::unit::Node;
@@ -60,7 +61,7 @@ impl Partition {
     }
 
     /// Adds this many elements, each alone in its class.
-    pub fn push_alone(&mut self, count: usize) {
+    pub fn push_singletons(&mut self, count: usize) {
         for _ in 0..count {
             let (element, class) = (self.class_of.len() as u32, self.ranges.len() as u32);
             self.elements.push(element);
@@ -112,9 +113,9 @@ impl Partition {
 /// Refines `partition` to the coarsest partition inside it in which all members of a class refer,
 /// place by place, to the same classes.
 ///
-/// `nodes` are the functions with references, in the order of the rows of `references`; they are elements of
-/// `partition`. Elements that are not in `nodes` have no references and must be alone in their classes, or equal to
-/// the other elements of their classes.
+/// `nodes` are the functions with references, in the order of the rows of `references`; they are
+/// elements of `partition`. Elements that are not in `nodes` have no references and must be alone
+/// in their classes, or equal to the other elements of their classes.
 ///
 /// Members of one class of `partition` must have equally many references.
 pub(crate) fn refine(partition: &mut Partition, nodes: &[Node], references: &References) {
@@ -170,7 +171,8 @@ pub(crate) fn refine(partition: &mut Partition, nodes: &[Node], references: &Ref
     }
 }
 
-/// Incoming references of each element: (place, source). Only those from classes of two or more, which can be split.
+/// Incoming references of each element: (place, source). Only those from classes of two or more,
+/// which can be split.
 fn incoming(partition: &Partition, nodes: &[Node], references: &References) -> Lists<(u32, u32)> {
     let shared = |node: Node| partition.members(partition.class_of(node.index())).len() > 1;
     Lists::of_pairs(partition.class_of.len(), || {
@@ -250,12 +252,12 @@ mod tests {
         });
     }
 
-    /// If a class is split while it waits, its larger part must still be processed: otherwise functions that refer
-    /// to the larger parts of two classes would be considered equal.
+    /// If a class is split while it waits, its larger part must still be processed: otherwise
+    /// functions that refer to the larger parts of two classes would be considered equal.
     #[test]
     fn both_parts_of_a_class_that_waits_are_splitters() {
-        // Leaves 0 and 1; two kinds of functions of which three call one leaf and one the other; and
-        // two callers, one for each of these kinds.
+        // Leaves 0 and 1; two kinds of functions of which three call one leaf and one the other;
+        // and two callers, one for each of these kinds.
         let kind_of = [0, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4];
         let target_of = [None, None, Some(0), Some(0), Some(0), Some(1)].into_iter().chain([
             Some(0),

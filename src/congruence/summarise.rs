@@ -1,8 +1,9 @@
-//! Summaries: what is kept of each function and data object between [`Merger::add`](crate::Merger::add) and the
-//! first look at a second one.
+//! Summaries: the record of each function and data object between
+//! [`Merger::add`](crate::Merger::add) and the first look at a second one.
 //!
 //! Of each function its symbol, its bucket, its counts and a pointer to its attributes, which
-//! takes 32 bytes, and of the symbols those of which more than the behaviour is observed. It keeps no IR.
+//! takes 32 bytes, and of the symbols those of which more than the behaviour is observed. It keeps
+//! no IR.
 
 use super::Bucketer;
 use crate::canon::{self, Counts, data};
@@ -22,8 +23,8 @@ pub(crate) struct Summaries {
     /// Of each function, for finding those that resemble it.
     pub counts: PrimaryMap<FunctionIndex, Counts>,
     pub observed: Observed,
-    /// Whether there is a local function with a significant address. What must be kept of all other functions does
-    /// not depend on uses of their addresses.
+    /// Whether there is a local function with a significant address. The dispositions of all other
+    /// functions do not depend on uses of their addresses.
     addresses_matter: bool,
     /// The number of functions that were added before the first such function.
     unscanned: usize,
@@ -63,7 +64,8 @@ impl Summaries {
         Ok(self.unit.add(symbol, attributes, bucket))
     }
 
-    /// Changes the attributes of a function: see [`Merger::set_attributes`](crate::Merger::set_attributes).
+    /// Changes the attributes of a function: see
+    /// [`Merger::set_attributes`](crate::Merger::set_attributes).
     pub fn set_attributes(
         &mut self,
         function: FunctionIndex,
@@ -97,9 +99,9 @@ impl Summaries {
         Ok(self.unit.add_data(DataSummary { symbol, attributes, bucket, size }))
     }
 
-    /// What can be known only of a complete unit: scans the functions whose address uses were not scanned when they
-    /// were added, pins those that something points into, and keeps apart those that do not get the body that is
-    /// compared.
+    /// Needs the complete unit: scans the functions whose address uses were not scanned when they
+    /// were added, pins those that something points into, and keeps apart those that do not get the
+    /// body that is compared.
     pub fn complete(&mut self, bodies: &mut dyn Bodies) {
         if self.addresses_matter {
             for index in 0..core::mem::take(&mut self.unscanned) {
@@ -119,7 +121,8 @@ impl Summaries {
     }
 }
 
-/// Whether the disposition of a function with these attributes depends on whether its address is used.
+/// Whether the disposition of a function with these attributes depends on whether its address is
+/// used.
 fn matters(attributes: &Attributes) -> bool {
     attributes.linkage == Linkage::Local && attributes.addresses == Addresses::Significant
 }

@@ -1,13 +1,15 @@
 //! The digests under which functions are emitted.
 //!
-//! A digest is a BLAKE3 hash of all that determines what a function does and its code: the encoding of the function with
-//! its facts and alignment, how its tables are laid out, target, settings and versions, and what it refers to: functions that are
-//! content-addressed themselves by their digests, everything else by the name that linkers know. Functions that refer to each
-//! other in a cycle have digests of the whole cycle. So functions of different units have one digest exactly if their code and
-//! all code that it can reach by such references is equal, wherever these units were compiled. (An attacker who wants a wrong
-//! merge must find two inputs with the same 256 bits.)
+//! A digest is a BLAKE3 hash of all that determines what a function does and its code: the encoding
+//! of the function with its facts and alignment, how its tables are laid out, target, settings and
+//! versions, and what it refers to: functions that are content-addressed themselves by their
+//! digests, everything else by the name that linkers know. Functions that refer to each other in a
+//! cycle have digests of the whole cycle. So functions of different units have one digest exactly
+//! if their code and all code that it can reach by such references is equal, wherever these units
+//! were compiled. (An attacker who wants a wrong merge must find two inputs with the same 256
+//! bits.)
 //!
-//! This module knows candidates by number; it does *not* decide what is content-addressed.
+//! This module knows candidates by number; it does *not* decide which are content-addressed.
 
 use crate::canon::{ContentDigest, Digest};
 use crate::congruence::components;
@@ -16,7 +18,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use blake3::Hasher;
 
-/// What a reference leads to.
+/// The target of a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// The candidate of this number.
@@ -25,7 +27,7 @@ pub(crate) enum Target {
     Name(String),
 }
 
-/// What the digest of a candidate is made of.
+/// The input of the digest of a candidate.
 pub(crate) struct Contents {
     /// Of the function itself, but for what it refers to.
     pub own: Digest,
@@ -33,8 +35,9 @@ pub(crate) struct Contents {
     pub references: Vec<(Kind, Target)>,
 }
 
-/// The digests of candidates, which refer to each other by their numbers. Linear in the number of references, for cycles
-/// times the number of rounds until no more of their functions are told apart.
+/// The digests of candidates, which refer to each other by their numbers. Linear in the number of
+/// references, for cycles times the number of rounds until the partition of their functions is
+/// stable.
 pub(crate) fn digests(candidates: &[Contents]) -> Vec<ContentDigest> {
     let targets = |at: usize| {
         candidates[at].references.iter().filter_map(|(_, target)| match target {
@@ -91,10 +94,11 @@ fn of_one(contents: &Contents, digests: &[ContentDigest], known: &[bool]) -> Dig
 
 /// The digests of the members of a cycle.
 ///
-/// Members are told apart by what they are themselves, then by what their references within the cycle lead to, and so on
-/// until a round tells no more of them apart (Moore's algorithm for finite automata, 1956, on digests). Equal
-/// members count once, so that it does not matter how often a cycle was written out. The final digest of a member is that of its
-/// own digest and of all pairs of a digest and the next one: these describe the whole cycle, up to the numbers of its functions.
+/// Members are partitioned by their own digest, then by the digests of their references within the
+/// cycle, until the partition is stable (Moore's algorithm for finite automata, 1956, on digests).
+/// Equal members count once, so that it does not matter how often a cycle was written out. The
+/// final digest of a member is that of its own digest and of all pairs of a digest and the next
+/// one: these describe the whole cycle, up to the numbers of its functions.
 fn of_cycle(
     candidates: &[Contents],
     members: &[u32],

@@ -1,20 +1,23 @@
-//! Content-addressed bodies: functions that other units may share are emitted under a digest of their contents.
+//! Content-addressed bodies: functions that other units may share are emitted under a digest of
+//! their contents.
 //!
-//! At the end of a plan, each function that other units may have as well moves to a new body whose symbol is its
-//! [`ContentDigest`]. Every unit emits such a body in a COMDAT group (ELF, COFF) or as a weak definition (Mach-O), so that a
-//! linker keeps one of them, whatever it knows of identical code. The function itself is merged into the body as
-//! within a unit: redirected if nothing outside needs its symbol, else a thunk. So functions of different units share
-//! code without any unit knowing another one.
+//! At the end of a plan, each function that other units may have as well moves to a new body whose
+//! symbol is its [`ContentDigest`]. Every unit emits such a body in a COMDAT group (ELF, COFF) or
+//! as a weak definition (Mach-O), so that a linker keeps one of them, whatever it knows of
+//! identical code. The function itself is merged into the body as within a unit: redirected if
+//! nothing outside needs its symbol, else a thunk. So functions of different units share code
+//! without any unit knowing another one.
 //!
-//! Equal digests must have equal bytes: bodies are laid out anew (`layout`), and a digest covers all that their code depends on
-//! (`digest`). A body may refer only to what means the same in all units: symbols that are visible outside, and other
-//! content-addressed bodies.
+//! Equal digests must have equal bytes: bodies are laid out anew (`layout`), and a digest covers
+//! all that their code depends on (`digest`). A body may refer only to what means the same in all
+//! units: symbols that are visible outside, and other content-addressed bodies.
 //!
-//! It does *not* find functions that are equal within the unit: that is done before. It emits nothing.
+//! It does *not* find functions that are equal within the unit: that is done before. It emits
+//! nothing.
 
 mod digest;
 
-use crate::apply::{Written, body_to_emit, emitted_as};
+use crate::apply::{KeptCalls, body_to_emit, emitted_as};
 use crate::canon::{ContentDigest, Context, Digest, Encoding, Scratch, code_digest, encode};
 use crate::corpus::{self, Kind, SymbolNumber};
 use crate::ir::{called, user_symbol};
@@ -54,14 +57,16 @@ struct Candidate {
 struct Reference {
     kind: Kind,
     symbol: UserExternalName,
-    /// The function that it leads to, if it could lead to the content-addressed body of that function.
+    /// The function that it leads to, if it could lead to the content-addressed body of that
+    /// function.
     function: Option<FunctionIndex>,
 }
 
-/// Moves functions that other units may share to content-addressed bodies. `shared` are those of which it is known that other
-/// units have them, if that is known of any.
+/// Moves functions that other units may share to content-addressed bodies. `shared` are those of
+/// which it is known that other units have them, if that is known of any.
 ///
-/// Linear in the sizes of all functions that are kept; each of them that qualifies is copied, and copies stay in the plan.
+/// Linear in the sizes of all functions that are kept; each of them that qualifies is copied, and
+/// copies stay in the plan.
 pub(crate) fn address_contents(
     plan: &mut Plan,
     observed: &Observed,
@@ -86,10 +91,12 @@ pub(crate) fn address_contents(
     write(plan, bodies, candidates, &digests);
 }
 
-/// The functions that could be content-addressed if all that they refer to means the same in all units, ascending.
+/// The functions that could be content-addressed if all that they refer to means the same in all
+/// units, ascending.
 ///
-/// Where it is known which functions other units have, these are they, the parameterised bodies, and what both refer to and
-/// only this unit can see. Otherwise it is every function that qualifies.
+/// Where it is known which functions other units have, these are they, the parameterised bodies,
+/// and what both refer to and only this unit can see. Otherwise it is every function that
+/// qualifies.
 fn candidates(
     plan: &Plan,
     observed: &Observed,
@@ -131,7 +138,8 @@ fn candidates(
             patchable: observed.patchable(symbol),
             ..SymbolUses::default()
         };
-        // What the plan added has the attributes of a function that it is a copy of, but nothing outside knows it.
+        // A function that the plan added has the attributes of a function that it is a copy of, but
+        // nothing outside knows it.
         let is_added = plan.new_body(function).is_some();
         let keeps_symbol =
             must_keep_symbol(attributes, uses, ReplacedBy::Equal).filter(|_| !is_added);
@@ -148,7 +156,7 @@ fn candidates(
                 continue;
             }
         }
-        let func = emitted_as(plan, bodies, function, Written::visible());
+        let func = emitted_as(plan, bodies, function, KeptCalls::external());
         let Some((body, own, references)) = walk.read(plan, function, &func) else {
             continue;
         };
@@ -163,8 +171,8 @@ fn candidates(
     candidates
 }
 
-/// The thunks that pass extra arguments, that only the unit can see, and that are referred to by another signature than their
-/// own. Linear in the imports of the unit, if it has such thunks.
+/// The thunks that pass extra arguments, that only the unit can see, and that are referred to by
+/// another signature than their own. Linear in the imports of the unit, if it has such thunks.
 fn mismatched_thunks(plan: &Plan, bodies: &mut dyn Bodies) -> BTreeSet<FunctionIndex> {
     let mut signatures = References::default();
     let mut has_thunks = false;
@@ -209,7 +217,7 @@ fn passed(plan: &Plan) -> EntitySet<FunctionIndex> {
     passed
 }
 
-/// Whether a function takes more than so many bytes.
+/// Whether a function takes more than this number of bytes.
 fn pays(
     function: FunctionIndex,
     bytes: u32,
@@ -239,7 +247,8 @@ impl<'a> Walk<'a> {
         Walk { options, settings: &content.settings, scratch, encoding, packed }
     }
 
-    /// The laid-out code of a function, the digest of the function itself, and what it refers to. `None` if it cannot be shared.
+    /// The laid-out code of a function, the digest of the function itself, and what it refers to.
+    /// `None` if it cannot be shared.
     fn read(
         &mut self,
         plan: &Plan,
@@ -268,8 +277,8 @@ impl<'a> Walk<'a> {
         Some((body, own, references))
     }
 
-    /// Walks a function. Returns the digest of its encoding and of all else that its code depends on, but for what it refers to
-    /// and how that stands in its tables.
+    /// Walks a function. Returns the digest of its encoding and of all else that its code depends
+    /// on, but for what it refers to and how that stands in its tables.
     fn encode(&mut self, plan: &Plan, function: FunctionIndex, func: &Function) -> Option<Digest> {
         let Walk { options, settings, scratch, encoding, packed } = self;
         let entry = plan.entry(function);
@@ -283,8 +292,9 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a reference of a kind could lead to the content-addressed body of a function: a function that other units can see
-/// is known to them by its symbol only, and shared code refers to it in the same way everywhere.
+/// Whether a reference of a kind could lead to the content-addressed body of a function: a function
+/// that other units can see is known to them by its symbol only, and shared code refers to it in
+/// the same way everywhere.
 fn could_be_addressed(plan: &Plan, function: FunctionIndex, kind: Kind) -> bool {
     let Attributes { linkage, addresses, .. } = *plan.entry(function).attributes();
     linkage == Linkage::Local
@@ -296,8 +306,8 @@ fn could_be_addressed(plan: &Plan, function: FunctionIndex, kind: Kind) -> bool 
         }
 }
 
-/// What native code depends on besides the encoding: which references share an entry of a table, so that the optimiser
-/// takes them for the same, and how near they are.
+/// The properties of native code besides the encoding: which references share an entry of a table,
+/// so that the optimiser takes them for one entity, and how near they are.
 fn tables(func: &Function, hasher: &mut blake3::Hasher) {
     let mut word = |word: u32| {
         hasher.update(&word.to_le_bytes());
@@ -335,7 +345,8 @@ fn tables(func: &Function, hasher: &mut blake3::Hasher) {
     }
 }
 
-/// The symbols of a function for a walk, each compared by its number in the function. What they are is compared later.
+/// The symbols of a function for a walk, each compared by its number in the function. Their
+/// meanings are compared later.
 pub(crate) struct Names<'a>(HashMap<&'a UserExternalName, usize, FxBuildHasher>);
 
 impl<'a> Names<'a> {
@@ -357,7 +368,8 @@ impl ResolveSymbol for Names<'_> {
     }
 }
 
-/// The candidates that refer only to what means the same in all units, with what their digests are made of.
+/// The candidates that refer only to what means the same in all units, with what their digests are
+/// made of.
 fn nameable(
     plan: &Plan,
     candidates: Vec<Candidate>,
@@ -365,7 +377,7 @@ fn nameable(
     interposition: bool,
 ) -> (Vec<Candidate>, Vec<Contents>) {
     let mut names: HashMap<UserExternalName, Option<String>, FxBuildHasher> = HashMap::default();
-    // The same of data objects.
+    // Data objects that replace others.
     let merged = plan.data_entries().filter_map(|(_, entry)| entry.disposition().representative());
     let replaces_others: BTreeSet<DataIndex> = merged.collect();
     let mut name = |symbol: &UserExternalName| {
@@ -382,7 +394,8 @@ fn nameable(
     };
     let number: BTreeMap<FunctionIndex, usize> =
         candidates.iter().enumerate().map(|(at, candidate)| (candidate.function, at)).collect();
-    // The candidate to whose body a reference leads. An address of a function that becomes a thunk is that of the thunk.
+    // The candidate to whose body a reference leads. An address of a function that becomes a thunk
+    // is that of the thunk.
     let leads_to = |reference: &Reference| {
         let at = *number.get(&reference.function?)?;
         let to: &Candidate = &candidates[at];
@@ -489,7 +502,7 @@ fn write(
         plan.set(function, disposition, reason);
         moved.insert(function, to);
     }
-    // What was merged into a function that moved follows it.
+    // A function that was merged into a moved one follows it.
     let merged: Vec<(FunctionIndex, FunctionIndex, Disposition)> = plan
         .entries()
         .filter_map(|(function, entry)| {

@@ -1,18 +1,22 @@
-//! The corpus: what is kept of functions and data objects whose IR is not, so that equal ones are known again.
+//! The corpus: the record of functions and data objects whose IR is not kept, so that equal ones
+//! are known again.
 //!
-//! Of each, it has a number for the BLAKE3 digest of its encoding, and its references by symbol. Digests are trusted
-//! without comparing encodings, as in a content-addressed store: a wrong merge would need two encodings with the same
-//! 256 bits. What a reference leads to is looked up when it is compared, since its symbol may be defined later: a
-//! class of equal items, or the symbol itself ([`Corpus::target`]).
+//! Of each, it has a number for the BLAKE3 digest of its encoding, and its references by symbol.
+//! Digests are trusted without comparing encodings, as in a content-addressed store: a wrong merge
+//! would need two encodings with the same 256 bits. The target of a reference is looked up when it
+//! is compared, since its symbol may be defined later: a class of equal items, or the symbol itself
+//! ([`Corpus::target`]).
 //!
-//! It is asked in two ways. [`MergeCache`](crate::incremental::MergeCache) has the classes of earlier units, and looks up
-//! those of a later unit, components of references callees first ([`Corpus::find`]). The classes of a cycle (mutual
-//! recursion) are equal to a known cycle if walking both in step never meets two that differ, which is the greatest
-//! fixpoint once more. [`StreamingMerger`](crate::streaming::StreamingMerger) has one function after the other, and asks
-//! for each whether an earlier one equals it ([`Corpus::equal_to`]).
+//! It is asked in two ways. [`MergeCache`](crate::incremental::MergeCache) has the classes of
+//! earlier units, and looks up those of a later unit, components of references callees first
+//! ([`Corpus::find`]). The classes of a cycle (mutual recursion) are equal to a known cycle if
+//! walking both in step never meets two that differ, which is the greatest fixpoint once more.
+//! [`StreamingMerger`](crate::streaming::StreamingMerger) has one function after the other, and
+//! asks for each whether an earlier one equals it ([`Corpus::equal_to`]).
 //!
-//! What it does *not* do: it refines nothing, so what it finds is right and can be less than the greatest fixpoint. One that
-//! was indexed when a symbol was not defined yet may not be found any more if that symbol turns out to equal another one.
+//! It does *not* refine anything, so its result is right and can be less than the greatest
+//! fixpoint. An item that was indexed when a symbol was not defined yet may not be found any more
+//! if that symbol turns out to equal another one.
 
 mod symbols;
 
@@ -33,7 +37,7 @@ use rustc_hash::FxBuildHasher;
 pub(crate) struct KnownIndex(u32);
 entity_impl!(KnownIndex, "known");
 
-/// What is kept of an item besides its references.
+/// The record of an item besides its references.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     /// Its name: a symbol that it has; reserved if it has none.
@@ -46,7 +50,7 @@ pub(crate) struct Known {
     references: u32,
 }
 
-/// What a reference leads to, as far as that is known.
+/// The target of a reference, as far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// The items that equal this one.
@@ -55,10 +59,11 @@ pub(crate) enum Target {
     Symbol(SymbolNumber),
 }
 
-/// What a reference of an item that is looked up leads to.
+/// The target of a reference of an item that is looked up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SoughtTarget {
-    /// An item that is looked up with it, by its place among these: the item itself, or another one of its cycle.
+    /// An item that is looked up with it, by its place among these: the item itself, or another one
+    /// of its cycle.
     Member(u32),
     Known(Target),
 }
@@ -105,8 +110,8 @@ impl Corpus {
         self.items.push(Known { symbol, encoding, equal, references: start })
     }
 
-    /// Gives a symbol to an item, to which references are compared as those to `resolved`. Of several, the item has the
-    /// name of the first that is compared by class.
+    /// Gives a symbol to an item, to which references are compared as those to `resolved`. Of
+    /// several, the item has the name of the first that is compared by class.
     pub fn define(&mut self, symbol: SymbolNumber, known: KnownIndex, resolved: &Resolved) {
         self.symbols.define(symbol, known, resolved);
         let by_class =
@@ -117,8 +122,9 @@ impl Corpus {
         }
     }
 
-    /// Lets items that are added later find this one. To be called in the order in which items were added, of those that
-    /// equal none before them, and once the symbols to which they refer are defined as far as they can be.
+    /// Lets items that are added later find this one. To be called in the order in which items were
+    /// added, of those that equal none before them, and once the symbols to which they refer are
+    /// defined as far as they can be.
     pub fn index(&mut self, known: KnownIndex, is_cyclic: bool) {
         let encoding = self.items[known].encoding;
         if self.first.len() <= encoding as usize {
@@ -150,7 +156,7 @@ impl Corpus {
         &self.references[self.items[known].references as usize..end]
     }
 
-    /// What a reference leads to.
+    /// The target of a reference.
     pub fn target(&self, reference: Reference) -> Target {
         match self.symbols.by_class(reference) {
             Some(known) => Target::Class(self.items[known].equal),
@@ -158,7 +164,7 @@ impl Corpus {
         }
     }
 
-    /// What the references of an item of the corpus lead to, if it is looked up alone.
+    /// The targets of the references of an item of the corpus, if it is looked up alone.
     fn own_targets(&self, known: KnownIndex) -> impl ExactSizeIterator<Item = SoughtTarget> {
         self.references(known).iter().map(move |&reference| match self.target(reference) {
             Target::Class(class) if class == known => SoughtTarget::Member(0),
@@ -166,8 +172,8 @@ impl Corpus {
         })
     }
 
-    /// A class counts by its name. So the hash of an item stays the same when a symbol to which it refers is defined as the
-    /// first of its class.
+    /// A class counts by its name. So the hash of an item stays the same when a symbol to which it
+    /// refers is defined as the first of its class.
     fn hash(&self, encoding: u32, targets: impl Iterator<Item = SoughtTarget>) -> u64 {
         let targets = targets.fold(0u64, |hash, target| {
             let symbol = match target {
@@ -184,8 +190,8 @@ impl Corpus {
         self.hash(self.items[known].encoding, self.own_targets(known))
     }
 
-    /// The items that may equal one with this encoding and these targets: the first of its encoding, those that have its
-    /// hash, and, if it may be part of a cycle, those that are.
+    /// The items that may equal one with this encoding and these targets: the first of its
+    /// encoding, those that have its hash, and, if it may be part of a cycle, those that are.
     fn candidates(
         &self,
         encoding: u32,
@@ -197,8 +203,8 @@ impl Corpus {
         self.first(encoding).into_iter().chain(with_hash.chain(cyclic).copied())
     }
 
-    /// Whether an item has this encoding, and refers, place by place, to what these targets are. `meets` says whether an
-    /// item that is looked up can equal a known one.
+    /// Whether an item has this encoding, and refers, place by place, to what these targets are.
+    /// `meets` says whether an item that is looked up can equal a known one.
     fn matches(
         &self,
         known: KnownIndex,
@@ -233,10 +239,11 @@ impl Corpus {
         Some(Sought { encoding: self.digests.get(digest)?, targets })
     }
 
-    /// The items that equal those that are looked up: one that refers to no other of them, or those of one cycle. Each
-    /// must `fit` what it equals.
+    /// The items that equal those that are looked up: one that refers to no other of them, or those
+    /// of one cycle. Each must `fit` what it equals.
     ///
-    /// Linear in the number of references, and in that of known items of cycles that have the encoding of the first.
+    /// Linear in the number of references, and in that of known items of cycles that have the
+    /// encoding of the first.
     pub fn find(
         &self,
         members: &[Sought],
@@ -249,7 +256,8 @@ impl Corpus {
             .find_map(|candidate| self.in_step(members, candidate, &fits))
     }
 
-    /// Walks from the first of `members` and `candidate` in step. Items that meet are equal, unless two differ somewhere.
+    /// Walks from the first of `members` and `candidate` in step. Items that meet are equal, unless
+    /// two differ somewhere.
     fn in_step(
         &self,
         members: &[Sought],

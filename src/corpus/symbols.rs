@@ -1,9 +1,9 @@
-//! The symbols that known items have or refer to, each kept once: the items that have them, by what references to them
-//! are compared, and what is observed of them.
+//! The symbols that known items have or refer to, each kept once: the items that have them, by what
+//! references to them are compared, and the observed uses.
 
 use super::KnownIndex;
 use crate::interner::Interner;
-use crate::unit::{MOST_ITEMS, Node, Observe, Observed, ResolveSymbol, Resolved};
+use crate::unit::{MAX_ITEMS, Node, Observe, Observed, ResolveSymbol, Resolved};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use cranelift_codegen::ir::UserExternalName;
@@ -19,7 +19,7 @@ entity_impl!(SymbolNumber, "symbol");
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reference(pub u32);
 
-/// What a reference is for.
+/// The use of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Call,
@@ -51,7 +51,8 @@ impl Reference {
         Reference(symbol.as_u32() * Kind::ALL.len() as u32 + kind as u32)
     }
 
-    /// How references to a symbol are compared where nothing is known of it: each kind by a node of its own.
+    /// How references to a symbol are compared where nothing is known of it: each kind by a node of
+    /// its own.
     pub fn resolved(symbol: SymbolNumber) -> Resolved {
         Kind::resolved(|kind| Some(Node::from_u32(Reference::new(symbol, kind).0)))
     }
@@ -76,12 +77,12 @@ pub(crate) struct Symbols {
     names: Interner<UserExternalName>,
     /// The item that has each symbol, if it was added.
     items: PrimaryMap<SymbolNumber, PackedOption<KnownIndex>>,
-    /// By what each is compared, and what is observed of it besides its behaviour.
+    /// How each symbol is compared, and its observed uses besides its behaviour.
     notes: PrimaryMap<SymbolNumber, u8>,
     defined: usize,
 }
 
-/// A symbol that is not among others yet, and what was observed of it.
+/// A symbol that is not among others yet, and its observed uses.
 #[derive(Clone, Debug)]
 pub(crate) struct NotedSymbol {
     name: UserExternalName,
@@ -104,7 +105,7 @@ impl Symbols {
     pub fn number(&mut self, name: &UserExternalName) -> SymbolNumber {
         let number = SymbolNumber(self.names.number(name, Clone::clone));
         if number.index() == self.items.len() {
-            assert!(number.index() < MOST_ITEMS, "fewer than 2^30 symbols");
+            assert!(number.index() < MAX_ITEMS, "fewer than 2^30 symbols");
             self.items.push(None.into());
             self.notes.push(0);
         }
@@ -149,15 +150,15 @@ impl Symbols {
         }
     }
 
-    /// The item by whose class a reference is compared. The one place that says so: a symbol that is not defined, or whose
-    /// item does not let itself be compared, is compared by itself.
+    /// The item by whose class a reference is compared. The one place that says so: a symbol that
+    /// is not defined, or whose item does not let itself be compared, is compared by itself.
     pub fn by_class(&self, reference: Reference) -> Option<KnownIndex> {
         let bit = BY_CLASS << reference.kind() as u8;
         let symbol = reference.symbol();
         self.item(symbol).filter(|_| self.notes[symbol] & bit != 0)
     }
 
-    /// The same for a symbol that may have no number.
+    /// The class of a symbol that may have no number.
     pub fn by_class_of(&self, name: &UserExternalName, kind: Kind) -> Option<KnownIndex> {
         self.by_class(Reference::new(self.get(name)?, kind))
     }
@@ -179,7 +180,8 @@ impl Symbols {
         called.filter_map(|(number, _)| self.item(number))
     }
 
-    /// Takes all symbols out, in the order of their numbers, none of which has an item. Their memory is kept.
+    /// Takes all symbols out, in the order of their numbers, none of which has an item. Their
+    /// memory is kept.
     pub fn drain(&mut self) -> impl Iterator<Item = NotedSymbol> {
         debug_assert_eq!(self.defined, 0, "symbols of one function");
         self.items.clear();
@@ -188,14 +190,14 @@ impl Symbols {
         self.names.drain().zip(notes).map(|(name, notes)| NotedSymbol { name, notes })
     }
 
-    /// Adds a symbol with what was observed of it elsewhere, and returns its number.
+    /// Adds a symbol with the uses that were observed elsewhere, and returns its number.
     pub fn note(&mut self, symbol: &NotedSymbol) -> SymbolNumber {
         let number = self.number(&symbol.name);
         self.notes[number] |= symbol.notes;
         number
     }
 
-    /// What was observed, by symbol.
+    /// The observed uses, by symbol.
     pub fn observed(&self) -> Observed {
         let mut all = Observed::default();
         for (number, &notes) in self.notes.iter() {

@@ -1,5 +1,5 @@
-//! Decisions that involve other units: merging into what earlier units emitted, and what later units may merge
-//! into.
+//! Decisions that involve other units: merging into what earlier units emitted, and what later
+//! units may merge into.
 
 use super::{Decision, is_used_by_class};
 use crate::congruence::Bucketed;
@@ -14,8 +14,9 @@ use cranelift_entity::EntityRef;
 impl Decision<'_> {
     /// The emitted body that may replace an item: it is of the item's class.
     ///
-    /// It is aligned to `alignment`. If the item's address is used by class, it is also aligned to what code relies
-    /// on that takes the address of any member, because one such use may replace another.
+    /// It is aligned to `alignment`. If the item's address is used by class, it is also aligned to
+    /// what code relies on that takes the address of any member, because one such use may replace
+    /// another.
     fn cached_body(&self, item: Item, alignment: u64, by_class: bool) -> Option<&Body> {
         let node = self.bucketed.numbering.node(item);
         let class = (*self.found.get(self.bucketed.partition.class_of(node.index()))?)?;
@@ -56,7 +57,7 @@ impl Decision<'_> {
         Some(*added.or_insert_with(|| self.plan.add(new)))
     }
 
-    /// What later units may merge into.
+    /// The classes into which later units may merge.
     pub(super) fn record(&self, graph: &Graph<'_>) -> Record {
         let Bucketed { numbering, partition, .. } = self.bucketed;
         let mut record = Record::new(graph, self.found);

@@ -1,8 +1,9 @@
 //! Dispositions: from classes and attributes to a [`Plan`].
 //!
-//! [`decide`] chooses the representative of every class and the disposition of the other members, and records the
-//! reasons. Plain data in, plain data out: it needs bodies only where a decision depends on the size of compiled
-//! code. It changes no code. Merging across the units of an incremental run is in `incremental`.
+//! [`decide`] chooses the representative of every class and the disposition of the other members,
+//! and records the reasons. Plain data in, plain data out: it needs bodies only where a decision
+//! depends on the size of compiled code. It changes no code. Merging across the units of an
+//! incremental run is in `incremental`.
 
 mod incremental;
 
@@ -15,8 +16,8 @@ use crate::options::Options;
 use crate::plan::{Added, Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
 use crate::stats::Stats;
 use crate::unit::{
-    Addresses, Alignment, Attributes, Beyond, Bodies, DataAttributes, DataIndex, FunctionIndex,
-    Item, Linkage, Node, Observed, Unit, resolved,
+    Addresses, Alignment, Attributes, Bodies, DataAttributes, DataIndex, ExternalSymbols,
+    FunctionIndex, Item, Linkage, Node, Observed, Unit, resolved,
 };
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -42,12 +43,13 @@ pub(crate) struct Input<'a> {
     pub earlier: Option<Earlier<'a>>,
 }
 
-/// Decides the disposition of every function and data object in `unit`. Returns the plan and, in an incremental
-/// run, what later units may merge into. Without `bodies`, there are no call thunks and no private copies.
+/// Decides the disposition of every function and data object in `unit`. Returns the plan and, in an
+/// incremental run, what later units may merge into. Without `bodies`, there are no call thunks and
+/// no private copies.
 pub(crate) fn decide(
     input: Input<'_>,
     unit: Unit,
-    beyond: Beyond,
+    beyond: ExternalSymbols,
     bodies: Option<&mut dyn Bodies>,
     stats: Stats,
 ) -> (Plan, Option<Record>) {
@@ -56,10 +58,10 @@ pub(crate) fn decide(
     let not_comparable: Vec<Option<Reason>> =
         unit.data.values().map(|object| cannot_merge(&object.attributes)).collect();
     let plan = Plan::new(unit, beyond, stats, options, |item| {
-        let alone = alone(options, bucketed, numbering.node(item));
+        let reason = singleton_reason(options, bucketed, numbering.node(item));
         match item {
-            Item::Function(_) => alone,
-            Item::Data(data) => not_comparable[data.index()].unwrap_or(alone),
+            Item::Function(_) => reason,
+            Item::Data(data) => not_comparable[data.index()].unwrap_or(reason),
         }
     });
     let alignments = class_alignments(bucketed, &plan);
@@ -90,10 +92,10 @@ pub(crate) fn decide(
     // Members first: this may raise the alignment that their representatives need.
     decision.align(&alignments);
     decision.align_representatives();
-    decision.lonely_representatives();
+    decision.unused_representatives();
     let record = graph.map(|graph| decision.record(&graph));
     let Decision { mut plan, .. } = decision;
-    plan.count();
+    plan.recompute_stats();
     (plan, record)
 }
 
@@ -102,8 +104,8 @@ fn is_used_by_class(attributes: &Attributes) -> bool {
     resolved(Node::new(0), attributes).address.is_some()
 }
 
-/// The alignment on which code relies that takes the address of any member: the largest alignment of the members
-/// whose addresses do not matter, by class.
+/// The alignment on which code relies that takes the address of any member: the largest alignment
+/// of the members whose addresses do not matter, by class.
 fn class_alignments(bucketed: &Bucketed, plan: &Plan) -> Vec<Alignment> {
     let Bucketed { partition, numbering, .. } = bucketed;
     let mut alignments = alloc::vec![Alignment::default(); partition.len()];
@@ -141,7 +143,7 @@ fn cannot_merge(attributes: &DataAttributes) -> Option<Reason> {
 }
 
 /// The reason why a function or data object is alone in its class.
-fn alone(options: &Options<'_>, bucketed: &Bucketed, node: Node) -> Reason {
+fn singleton_reason(options: &Options<'_>, bucketed: &Bucketed, node: Node) -> Reason {
     match bucketed.walked(node) {
         Walked::No => match options.compare.every_function {
             false => Reason::Prefiltered,
@@ -153,7 +155,7 @@ fn alone(options: &Options<'_>, bucketed: &Bucketed, node: Node) -> Reason {
     }
 }
 
-/// What must be kept of a function whose body is eliminated, cheapest first.
+/// The part of a function that must be kept if its body is eliminated, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     Nothing,
@@ -256,8 +258,8 @@ impl Decision<'_> {
         members
     }
 
-    /// Decides for the members of one class, given in the order of their symbols. A class holds functions or data
-    /// objects, never both: their encodings differ.
+    /// Decides for the members of one class, given in the order of their symbols. A class holds
+    /// functions or data objects, never both: their encodings differ.
     fn class(&mut self, members: &[Item]) {
         let functions: Vec<FunctionIndex> = members
             .iter()
@@ -298,8 +300,8 @@ impl Decision<'_> {
                 false
             }
         });
-        // The best representative is a member that must keep its symbol, so that the others can be eliminated; then
-        // by linkage. Among several it is the first, which is by symbol.
+        // The best representative is a member that must keep its symbol, so that the others can be
+        // eliminated; then by linkage. Among several it is the first, which is by symbol.
         let best = candidates.iter().copied().min_by_key(|&member| {
             let DataAttributes { linkage, externally_used, .. } = self.data_attributes(member);
             let keeps_symbol = linkage.is_visible_outside() || externally_used;
@@ -329,8 +331,9 @@ impl Decision<'_> {
         self.plan.set_data(member, disposition, reason);
     }
 
-    /// Gives the members of a class whose addresses do not matter the largest alignment of them. Members that are
-    /// kept need it as well: functions that use two of them can merge, and then use either in place of the other.
+    /// Gives the members of a class whose addresses do not matter the largest alignment of them.
+    /// Members that are kept need it as well: functions that use two of them can merge, and then
+    /// use either in place of the other.
     fn align(&mut self, alignments: &[Alignment]) {
         let Bucketed { partition, numbering, .. } = self.bucketed;
         for node in numbering.nodes() {
@@ -386,8 +389,8 @@ impl Decision<'_> {
         if candidates.len() < 2 {
             return;
         }
-        // The best representative is the member that would cost most otherwise, so that the others can be
-        // eliminated; then by linkage. Among several it is the first, which is by symbol.
+        // The best representative is the member that would cost most otherwise, so that the others
+        // can be eliminated; then by linkage. Among several it is the first, which is by symbol.
         let best = candidates
             .iter()
             .copied()
@@ -409,7 +412,7 @@ impl Decision<'_> {
         }
     }
 
-    /// What must be kept of a function if its body is not.
+    /// The part of a function that must be kept if its body is not.
     fn need(&self, function: FunctionIndex) -> Need {
         let insignificant = self.attributes(function).addresses == Addresses::Insignificant;
         match self.must_keep_symbol(function) {
@@ -480,8 +483,8 @@ impl Decision<'_> {
         Some(call_thunk(name, &signature, &[], to, &call_thunks))
     }
 
-    /// A thunk to a preemptible symbol would jump to the definition that takes the symbol, so no member can be the
-    /// representative: a private copy takes the body, if that pays.
+    /// A thunk to a preemptible symbol would jump to the definition that takes the symbol, so no
+    /// member can be the representative: a private copy takes the body, if that pays.
     fn all_preemptible(&mut self, members: &[FunctionIndex]) {
         for &member in members {
             self.plan.set_reason(Item::Function(member), Reason::AllPreemptible);
@@ -571,7 +574,7 @@ impl Decision<'_> {
     }
 
     /// A representative into which nothing was merged only keeps its body.
-    fn lonely_representatives(&mut self) {
+    fn unused_representatives(&mut self) {
         let mut needed = alloc::vec![false; self.plan.entries().len()];
         for (_, entry) in self.plan.entries() {
             if let Some(to) = entry.disposition().representative() {
@@ -584,17 +587,17 @@ impl Decision<'_> {
                 needed_data[to.index()] = true;
             }
         }
-        let lonely = |reason: Reason, needed: bool| reason == Reason::Representative && !needed;
+        let unused = |reason: Reason, needed: bool| reason == Reason::Representative && !needed;
         let functions = self.plan.entries();
         let functions = functions
-            .filter(|(function, entry)| lonely(entry.reason(), needed[function.index()]))
+            .filter(|(function, entry)| unused(entry.reason(), needed[function.index()]))
             .map(|(function, _)| Item::Function(function));
         let data = self.plan.data_entries();
         let data = data
-            .filter(|(data, entry)| lonely(entry.reason(), needed_data[data.index()]))
+            .filter(|(data, entry)| unused(entry.reason(), needed_data[data.index()]))
             .map(|(data, _)| Item::Data(data));
-        let lonely: Vec<Item> = functions.chain(data).collect();
-        for item in lonely {
+        let unused: Vec<Item> = functions.chain(data).collect();
+        for item in unused {
             self.plan.set_reason(item, Reason::EqualsNotMerged);
         }
     }

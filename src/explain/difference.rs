@@ -1,7 +1,8 @@
 //! "Why not?": the first difference between two functions, and the rule that makes it matter.
 //!
 //! [`first_difference`] is a view of two encodings: the first place at which their streams part.
-//! It does *not* search for the closest match (`clif-merge why` does, by [`place_hashes`]), nor explain how to make the functions equal.
+//! It does *not* search for the closest match (`clif-merge why` does, by [`place_hashes`]), nor
+//! explain how to make the functions equal.
 
 use crate::canon::{self, Context, Encoding, Mark, Place, Scratch};
 use crate::options::Options;
@@ -12,6 +13,8 @@ use cranelift_codegen::ir::{Block, Function, Inst};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Where two functions first differ.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The rule that makes the difference matter.
@@ -26,6 +29,8 @@ pub struct Difference {
 }
 
 /// A place in a function that can be pointed at.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
     /// The function as a whole.
@@ -45,6 +50,8 @@ pub enum Site {
 }
 
 /// Why a difference matters.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// The functions have different keys.
@@ -126,10 +133,12 @@ impl Rule {
     }
 }
 
-/// The first place at which two functions of a planned unit differ; `None` if they are equal, which is the case
-/// exactly if the plan has them in one class or they were prefiltered by their counts.
+/// The first place at which two functions of a planned unit differ; `None` if they are equal, which
+/// is the case exactly if the plan has them in one class or they were prefiltered by their counts.
 ///
 /// `options` are those of the run. Walks both functions.
+///
+/// See the [example](crate::explain).
 ///
 /// # Errors
 ///
@@ -145,11 +154,14 @@ pub fn first_difference(
     Ok(compare(plan, &a_walk, &b_walk))
 }
 
-/// A hash of what is compared at each place of a function of a planned unit: of the parts of the header, blocks and
-/// instructions, in the order of the walk. References to functions of the unit hash equally. For comparing functions place
-/// by place, where it does no harm if two different places have one hash.
+/// A hash of the compared content at each place of a function of a planned unit: of the parts of
+/// the header, blocks and instructions, in the order of the walk. References to functions of the
+/// unit hash equally. For comparing functions place by place, where it does no harm if two
+/// different places have one hash.
 ///
 /// `options` are those of the run. Walks the function; `None` for one that the verifier refuses.
+///
+/// See the [example](crate::explain).
 pub fn place_hashes(
     plan: &Plan,
     (function, body): (FunctionIndex, &Function),
@@ -217,8 +229,8 @@ fn compare(plan: &Plan, a: &Walked, b: &Walked) -> Option<Difference> {
         let place = at_byte(a, index, |mark| mark.callees);
         (place, at_byte(b, index, |mark| mark.callees), Stream::Classes(x, y))
     });
-    // Before the shapes part, both walks have the same places in the same order. Unequal callees may only follow
-    // from another difference, so they are reported if there is none.
+    // Before the shapes part, both walks have the same places in the same order. Unequal callees
+    // may only follow from another difference, so they are reported if there is none.
     let found = [shape, constants, references]
         .into_iter()
         .flatten()

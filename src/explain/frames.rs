@@ -1,7 +1,8 @@
 //! Backtraces: to which function each frame of a stack belongs.
 //!
-//! Each return address says which function its caller called before merging, so the frames of a stack are followed from the
-//! outermost to the innermost. `cranelift-mergefunc-frames` decides; this module says what is known of each frame.
+//! Each return address says which function its caller called before merging, so the frames of a
+//! stack are followed from the outermost to the innermost. `cranelift-mergefunc-frames` decides;
+//! this module gives the candidates of each frame.
 //!
 //! It does *not* walk a stack.
 
@@ -17,25 +18,32 @@ use cranelift_mergefunc_frames::{
 };
 
 /// A frame of a stack.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug)]
 pub struct Frame<'a> {
     /// Its address: that of the instruction that trapped, or the one to which a call returns.
     pub address: u64,
-    /// The functions to which it can belong: one, where the callers say which. None, if the map does not know the code.
+    /// The functions to which it can belong: one, where the callers say which. None, if the map
+    /// does not know the code.
     pub candidates: Vec<Candidate<'a>>,
 }
 
 /// A function to which a frame can belong.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// The function.
     pub function: &'a Original,
-    /// The source location that its instruction had before it was [numbered](super::Sites::number): that of the call, at a return
-    /// address. `None`, if it had none or none was recorded.
+    /// The source location that its instruction had before it was [numbered](super::Sites::number):
+    /// that of the call, at a return address. `None`, if it had none or none was recorded.
     pub location: Option<SourceLoc>,
 }
 
 /// [`Table`], and which functions and code its numbers are.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug)]
 pub struct FrameTable {
     /// The table.
@@ -63,13 +71,15 @@ impl FrameTable {
 }
 
 impl MergeMap {
-    /// To which functions the frames of a stack belong, innermost first. `trap` is the address of the instruction that trapped, if one
-    /// did; `returns` are the return addresses of all frames, those of thunks and of other code included. Frames of thunks, which
-    /// would not exist without merging, are left out.
+    /// To which functions the frames of a stack belong, innermost first. `trap` is the address of
+    /// the instruction that trapped, if one did; `returns` are the return addresses of all frames,
+    /// those of thunks and of other code included. Frames of thunks, which would not exist without
+    /// merging, are left out.
     ///
-    /// If all calls on the stack are direct and the outermost function is known, each frame has one function, that which runs without
-    /// merging; behind a call through a pointer, all functions of the code remain that call what was called next. For that, functions and
-    /// code must be [recorded](MergeMap::set_recorded).
+    /// If all calls on the stack are direct and the outermost function is known, each frame has one
+    /// function, that which runs without merging; behind a call through a pointer, all functions of
+    /// the code remain that made the next call. For that, functions and code must be
+    /// [recorded](MergeMap::set_recorded).
     ///
     /// O(n k log k) for n frames of at most k functions each, if there are few tail calls.
     pub fn frames(&self, trap: Option<u64>, returns: &[u64]) -> Vec<Frame<'_>> {
@@ -90,7 +100,7 @@ impl MergeMap {
         frames.collect()
     }
 
-    /// What is known of a frame from its address.
+    /// The level of a frame, by its address.
     fn level(&self, address: u64, is_return: bool) -> Level<Key> {
         // Behind a call that does not return, another function can begin.
         let inside = address.wrapping_sub(u64::from(is_return));
@@ -110,15 +120,16 @@ impl MergeMap {
         Level { running: running.collect(), is_thunk }
     }
 
-    /// What is to be known of code in order to say to which function a frame belongs, compactly: for engines that keep it beside
-    /// their code, and have line tables of their own for code of a single function. It has the code that several functions
-    /// share, and where other code calls such functions. Linear in the code that was recorded.
+    /// The table of code that says to which function a frame belongs, compactly: for engines that
+    /// keep it beside their code, and have line tables of their own for code of a single function.
+    /// It has the code that several functions share, and where other code calls such functions.
+    /// Linear in the code that was recorded.
     pub fn frame_table(&self) -> FrameTable {
         self.frame_table_with(false)
     }
 
-    /// The same, and all other code with its callees and source locations: for programs that are linked of several units, or have no
-    /// other line tables.
+    /// Like [`frame_table`](MergeMap::frame_table), and all other code with its callees and source
+    /// locations: for programs that are linked of several units, or have no other line tables.
     pub fn full_frame_table(&self) -> FrameTable {
         self.frame_table_with(true)
     }
@@ -141,7 +152,8 @@ impl MergeMap {
             for &(place, at) in recorded.places(&symbol) {
                 let said = instructions.iter().map(|function| said(function.at(at)));
                 let said: Vec<(Option<u32>, Callee<Key>)> = said.collect();
-                // Nothing follows from calls of code of its own alone: the next frame says that itself.
+                // Nothing follows from calls of code of its own alone: the next frame says that
+                // itself.
                 let says_more = |callee: &Callee<Key>| match callee {
                     Callee::Function(callee) => full || says.contains(callee),
                     Callee::Unknown => false,
@@ -169,8 +181,8 @@ impl MergeMap {
         FrameTable { table, functions, code }
     }
 
-    /// The functions of whose calls something follows for the frames within: their code is shared, or they have tail calls, all of
-    /// which are known.
+    /// The functions of whose calls something follows for the frames within: their code is shared,
+    /// or they have tail calls, all of which are known.
     fn says(&self, symbols: &BTreeSet<Key>) -> BTreeSet<Key> {
         let mut says = BTreeSet::new();
         for &symbol in symbols {
@@ -185,8 +197,9 @@ impl MergeMap {
         says
     }
 
-    /// The functions that code may be running. A body that a plan added is none: it is not recorded, as its functions are. Code that
-    /// is recorded and no function of the plan is that of itself.
+    /// The functions that code may be running. A body that a plan added is none: it is not
+    /// recorded, as its functions are. Code that is recorded and no function of the plan is that of
+    /// itself.
     fn functions_of(&self, code: Key) -> impl Iterator<Item = Key> + use<'_> {
         let recorded = self.recorded();
         let all = self.originals_of(&name(code)).map(|original| key(&original.symbol));

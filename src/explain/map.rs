@@ -1,11 +1,11 @@
 //! The merge map: which original functions share which code.
 //!
-//! After merging, one address may be the address of several functions, and a frame of one function may belong to
-//! another. A backtrace, a profile or a breakpoint needs to know. [`MergeMap`] answers in both directions: from a
-//! symbol, a name or an address to all functions whose body is there, and from a function to its body. It is a
-//! copy: later merges do not show in it.
+//! After merging, one address may be the address of several functions, and a frame of one function
+//! may belong to another. A backtrace, a profile or a breakpoint needs to know. [`MergeMap`]
+//! answers in both directions: from a symbol, a name or an address to all functions whose body is
+//! there, and from a function to its body. It is a copy: later merges do not show in it.
 //!
-//! It knows what was merged. To which of the functions a frame belongs, its callers say: `frames`.
+//! It knows the merges. To which of the functions a frame belongs, its callers say: `frames`.
 
 use super::sites::{Key, Recorded, key};
 use crate::extra_argument::ExtraArgument;
@@ -18,6 +18,8 @@ use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::EntityRef;
 
 /// A function as it was before merging.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Original {
     /// Its symbol.
@@ -40,6 +42,8 @@ impl Original {
 }
 
 /// Code whose address is known.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     /// The first byte.
@@ -51,13 +55,15 @@ pub struct Code {
 }
 
 /// Which original functions share which code.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug, Default)]
 pub struct MergeMap {
     originals: Vec<Original>,
     by_symbol: BTreeMap<Key, usize>,
     by_name: BTreeMap<String, usize>,
-    /// The originals that were merged into each symbol, and itself if it keeps its body, in the order in which they
-    /// were added.
+    /// The originals that were merged into each symbol, and itself if it keeps its body, in the
+    /// order in which they were added.
     merged_into: BTreeMap<Key, Vec<usize>>,
     code: BTreeMap<u64, Code>,
     recorded: Recorded,
@@ -114,7 +120,7 @@ impl MergeMap {
         &self.recorded
     }
 
-    /// Sets what was recorded of functions and their code, for [`MergeMap::frames`].
+    /// Sets the records of functions and their code, for [`MergeMap::frames`].
     pub fn set_recorded(&mut self, recorded: Recorded) {
         self.recorded = recorded;
     }
@@ -129,7 +135,7 @@ impl MergeMap {
         self.by_name.get(name).map(|&index| &self.originals[index])
     }
 
-    /// What references to a symbol lead to.
+    /// The target of references to a symbol.
     fn reached(&self, symbol: &UserExternalName) -> Reached<'_, Key> {
         reached(key(symbol), |symbol| match self.by_symbol.get(&symbol) {
             Some(&index) => {
@@ -141,14 +147,15 @@ impl MergeMap {
         })
     }
 
-    /// The symbol of the body that runs when the function of a symbol is called: its own, unless it was merged.
+    /// The symbol of the body that runs when the function of a symbol is called: its own, unless it
+    /// was merged.
     pub fn body_of(&self, symbol: &UserExternalName) -> UserExternalName {
         let (namespace, index) = self.reached(symbol).body;
         UserExternalName { namespace, index }
     }
 
-    /// All functions whose body is that of `symbol`: itself first, if it keeps its body, and the functions that
-    /// were merged into it, or into a thunk that passes extra arguments to it.
+    /// All functions whose body is that of `symbol`: itself first, if it keeps its body, and the
+    /// functions that were merged into it, or into a thunk that passes extra arguments to it.
     pub fn behind(&self, symbol: &UserExternalName) -> impl Iterator<Item = &Original> + use<'_> {
         let body = key(symbol);
         let first: Vec<&Original> = self.merged_into(symbol).collect();
@@ -159,7 +166,8 @@ impl MergeMap {
         all.filter(move |original| self.reached(&original.symbol).body == body)
     }
 
-    /// All functions that were merged into the function of a symbol. It is first, if it keeps its body.
+    /// All functions that were merged into the function of a symbol. It is first, if it keeps its
+    /// body.
     fn merged_into(&self, symbol: &UserExternalName) -> impl Iterator<Item = &Original> + use<'_> {
         let merged = self.merged_into.get(&key(symbol)).map_or(&[][..], |merged| merged);
         let itself = self.by_symbol.get(&key(symbol)).copied();
@@ -179,7 +187,8 @@ impl MergeMap {
         (address - code.start < code.size.max(1)).then_some(code)
     }
 
-    /// All functions of which the code at an address may be: those that share a body, or the one whose thunk it is.
+    /// All functions of which the code at an address may be: those that share a body, or the one
+    /// whose thunk it is.
     pub fn originals_at(&self, address: u64) -> impl Iterator<Item = &Original> + use<'_> {
         let symbol = self.at(address).map(|code| &code.symbol);
         symbol.into_iter().flat_map(|symbol| self.originals_of(symbol))
@@ -204,14 +213,17 @@ impl MergeMap {
         })
     }
 
-    /// The map in the format of `perf`'s JIT support: `/tmp/perf-PID.map`, one line for each piece of code whose
-    /// place is known, with its start and size in hexadecimal and the names of all functions that are there.
+    /// The map in the format of `perf`'s JIT support: `/tmp/perf-PID.map`, one line for each piece
+    /// of code whose place is known, with its start and size in hexadecimal and the names of all
+    /// functions that are there.
     pub fn perf_map(&self) -> PerfMap<'_> {
         PerfMap(self)
     }
 }
 
 /// Prints a [`MergeMap`] as `perf` reads it.
+///
+/// See the [example](crate::explain).
 #[derive(Debug)]
 pub struct PerfMap<'a>(&'a MergeMap);
 

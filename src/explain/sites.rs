@@ -1,11 +1,13 @@
-//! What the instructions of functions were before merging: their source locations, and which functions they called.
+//! The instructions of functions before merging: their source locations, and which functions they
+//! called.
 //!
-//! Instructions are numbered in the order of the canonical walk, in which equal functions have the same numbers. The code
-//! generator takes a number through compilation as the source location of the instruction, so that machine code says which
-//! instruction it is of. Of a parameterised body, the checker says which instruction of each function an instruction of the
-//! body runs for.
+//! Instructions are numbered in the order of the canonical walk, in which equal functions have the
+//! same numbers. The code generator takes a number through compilation as the source location of
+//! the instruction, so that machine code says which instruction it is of. Of a parameterised body,
+//! the checker says which instruction of each function an instruction of the body runs for.
 //!
-//! It does *not* know addresses, and chooses no functions: see [`MergeMap::frames`](crate::explain::MergeMap::frames).
+//! It does *not* know addresses, and chooses no functions: see
+//! [`MergeMap::frames`](crate::explain::MergeMap::frames).
 
 use crate::apply::not_redirected;
 use crate::canon::{Context, Encoding, Scratch, encode};
@@ -41,6 +43,8 @@ pub(super) struct Site {
 }
 
 /// The instructions of a function, as it was before merging.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug)]
 pub struct Sites {
     /// Their source locations, by their numbers.
@@ -48,18 +52,19 @@ pub struct Sites {
     /// The numbers of direct calls, ascending, and which functions they call.
     callees: Arc<[(u32, Key)]>,
     tail_callees: TailCallees<Key>,
-    /// The source location of the instruction with number 0, if the source locations of the function are numbers.
+    /// The source location of the instruction with number 0, if the source locations of the
+    /// function are numbers.
     base: Option<u32>,
 }
 
 impl Sites {
-    /// The instructions of a function, which the verifier must accept. O(n) in its size; nothing is known of a function that
-    /// the canonical walk refuses.
+    /// The instructions of a function, which the verifier must accept. O(n) in its size; nothing is
+    /// known of a function that the canonical walk refuses.
     pub fn of(func: &Function) -> Sites {
         Sites::in_order(func, &order(func))
     }
 
-    /// The same of a function that was walked.
+    /// The sites of a function that was walked.
     pub(crate) fn walked(func: &Function, walked: &[Block]) -> Sites {
         Sites::in_order(func, &in_blocks(func, walked))
     }
@@ -95,10 +100,11 @@ impl Sites {
         Some(Site { location, callee })
     }
 
-    /// Replaces the source location of each instruction by its number, and returns what the instructions were. To be called
-    /// for a body before [`Plan::apply`] rewrites it ([`Plan::finish_numbered`] does so), or for a function that is compiled as it
-    /// is; its compiled code then goes to [`Recorded::compiled`]. A function with value labels, which refer to source
-    /// locations, is left as it is, and nothing is known of its code.
+    /// Replaces the source location of each instruction by its number, and returns what the
+    /// instructions were. To be called for a body before [`Plan::apply`] rewrites it
+    /// ([`Plan::finish_numbered`] does so), or for a function that is compiled as it is; its
+    /// compiled code then goes to [`Recorded::compiled`]. A function with value labels, which refer
+    /// to source locations, is left as it is, and nothing is known of its code.
     pub fn number(func: &mut Function) -> Sites {
         let order = order(func);
         let mut sites = Sites::in_order(func, &order);
@@ -114,8 +120,8 @@ impl Sites {
         sites
     }
 
-    /// The source location that an instruction had before it was numbered, for line tables: `numbered` is the location in
-    /// compiled code.
+    /// The source location that an instruction had before it was numbered, for line tables:
+    /// `numbered` is the location in compiled code.
     pub fn location(&self, numbered: SourceLoc) -> SourceLoc {
         let number = self.number_at(numbered);
         let location = number.and_then(|number| self.locations.get(number as usize));
@@ -148,8 +154,9 @@ impl Sites {
 }
 
 impl Plan {
-    /// What [`finish`](Plan::finish) does, for backtraces: the source locations of a body become numbers ([`Sites::number`]).
-    /// Returns what its instructions were, for [`Recorded::compiled`]: nothing of a thunk, and where nothing is to be compiled.
+    /// Like [`finish`](Plan::finish), for backtraces: the source locations of a body become numbers
+    /// ([`Sites::number`]). Returns what its instructions were, for [`Recorded::compiled`]: nothing
+    /// of a thunk, and where nothing is to be compiled.
     ///
     /// # Panics
     ///
@@ -161,12 +168,13 @@ impl Plan {
     }
 }
 
-/// The instructions of a function in the order of the canonical walk, without those that generate no code.
+/// The instructions of a function in the order of the canonical walk, without those that generate
+/// no code.
 fn order(func: &Function) -> Vec<Inst> {
     encoded(func).0
 }
 
-/// The same, and the shape of the function.
+/// The instructions of a function in the order of the encoding, and the shape of the function.
 fn encoded(func: &Function) -> (Vec<Inst>, Vec<u8>) {
     let context = Context::of(&Options::default(), 0, &NoUnit);
     let (mut scratch, mut encoding) = (Scratch::default(), Encoding::default());
@@ -187,13 +195,15 @@ fn callee(func: &Function, inst: Inst) -> Option<Key> {
     user_symbol(func, &callee.name).filter(|_| !callee.patchable).map(key)
 }
 
-/// What was recorded of the functions of units, for backtraces.
+/// The records of the functions of units, for backtraces.
+///
+/// See the [example](crate::explain).
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     sites: BTreeMap<Key, Sites>,
     tail_calls: TailCalls<Key>,
-    /// Of functions that are not equal to the function whose body runs in their place: which of their instructions each
-    /// instruction of the body runs for, by its number.
+    /// Of functions that are not equal to the function whose body runs in their place: which of
+    /// their instructions each instruction of the body runs for, by its number.
     relations: BTreeMap<Key, Arc<[Option<u32>]>>,
     /// The bodies that functions share whose instructions were not forgotten.
     bodies: BTreeSet<Key>,
@@ -202,8 +212,9 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// What [`Plan::finish`] does. Source locations become numbers ([`Plan::finish_numbered`]) where functions are recorded and share the
-    /// body, or it calls others than before; what its instructions were is then returned, for [`Recorded::add_code`].
+    /// Like [`Plan::finish`]. Source locations become numbers ([`Plan::finish_numbered`]) where
+    /// functions are recorded and share the body, or it calls others than before; its original
+    /// instructions are then returned, for [`Recorded::add_code`].
     pub fn finish(
         &self,
         plan: &Plan,
@@ -218,13 +229,15 @@ impl Recorded {
         plan.finish_numbered(function, func)
     }
 
-    /// Records a function, as it was before merging. One that was recorded under the same symbol is replaced.
+    /// Records a function, as it was before merging. One that was recorded under the same symbol is
+    /// replaced.
     pub fn add(&mut self, symbol: &UserExternalName, sites: &Sites) {
         self.tail_calls.insert(key(symbol), sites.tail_callees.clone());
         self.sites.insert(key(symbol), sites.clone());
     }
 
-    /// Records which functions a function tail-calls that is compiled as it is: `None` if that can be any function.
+    /// Records which functions a function tail-calls that is compiled as it is: `None` if that can
+    /// be any function.
     pub(crate) fn add_tail_calls(
         &mut self,
         symbol: &UserExternalName,
@@ -234,7 +247,8 @@ impl Recorded {
         self.tail_calls.insert(key(symbol), known.unwrap_or(TailCallees::Any));
     }
 
-    /// Records all functions of a unit, and [relates](Recorded::relate) them. `bodies` are those that were planned; each is requested.
+    /// Records all functions of a unit, and [relates](Recorded::relate) them. `bodies` are those
+    /// that were planned; each is requested.
     pub fn add_unit(&mut self, plan: &Plan, bodies: &mut dyn Bodies, options: &Options<'_>) {
         for index in 0..plan.added() {
             let function = FunctionIndex::new(index);
@@ -244,11 +258,12 @@ impl Recorded {
         self.relate(plan, bodies, options);
     }
 
-    /// Records which instructions of functions those of the bodies that replaced them run for. Requests the bodies of functions that
-    /// were not merged with equal ones only: one of each class, and what replaced it. Linear in their sizes.
+    /// Records which instructions of functions those of the bodies that replaced them run for.
+    /// Requests the bodies of functions that were not merged with equal ones only: one of each
+    /// class, and what replaced it. Linear in their sizes.
     ///
-    /// A function of a later unit, merged into a parameterised body of an earlier one, is related to it as an equal function of that unit; else
-    /// its locations and callees are not known.
+    /// A function of a later unit, merged into a parameterised body of an earlier one, is related
+    /// to it as an equal function of that unit; else its locations and callees are not known.
     pub fn relate(&mut self, plan: &Plan, bodies: &mut dyn Bodies, options: &Options<'_>) {
         // By body, and by class.
         let mut replaced: BTreeMap<FunctionIndex, BTreeMap<u32, Vec<FunctionIndex>>> =
@@ -291,8 +306,9 @@ impl Recorded {
         self.relations.extend(replaced.into_iter().flat_map(|it| it.relations));
     }
 
-    /// Records the code of a function that was [numbered](Sites::number) before it was compiled. Of a function whose instructions
-    /// were [forgotten](crate::streaming::StreamingMerger::plan_recording), these are recorded again.
+    /// Records the code of a function that was [numbered](Sites::number) before it was compiled. Of
+    /// a function whose instructions were
+    /// [forgotten](crate::streaming::StreamingMerger::plan_recording), these are recorded again.
     pub fn compiled(
         &mut self,
         symbol: &UserExternalName,
@@ -306,8 +322,8 @@ impl Recorded {
         self.places.insert(symbol, numbered.places(buffer).into());
     }
 
-    /// The same of code that was numbered, and of all other code, such as that of callers that are compiled as they are: there, relocations name
-    /// the functions that it calls, by `names`.
+    /// Adds numbered code and all other code, such as that of callers that are compiled as they
+    /// are. In other code, relocations name the called functions, by `names`.
     pub fn add_code(
         &mut self,
         symbol: &UserExternalName,
@@ -362,7 +378,7 @@ impl Recorded {
         self.sites.contains_key(function)
     }
 
-    /// What the instructions of the body of a function are in the function.
+    /// The instructions of the function at the instructions of its body.
     pub(super) fn instructions(&self, function: &Key) -> Instructions<'_> {
         let relation = self.relations.get(function).map(|relation| &**relation);
         Instructions { relation, sites: self.sites.get(function) }
@@ -413,7 +429,8 @@ fn called(
 struct Relating {
     func: Function,
     sites: Sites,
-    /// By the shape of functions: those of one shape have the same instructions, and so have they in a body whose branches are theirs.
+    /// By the shape of functions: those of one shape have the same instructions, and so have they
+    /// in a body whose branches are theirs.
     of_shapes: BTreeMap<Vec<u8>, Arc<[Option<u32>]>>,
 }
 

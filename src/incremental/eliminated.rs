@@ -1,8 +1,9 @@
 //! Functions and data objects that earlier units eliminated: where references to them go.
 //!
-//! An eliminated function has no code under its symbol. A later unit that calls it must call the code that replaced
-//! it, with the extra arguments of its parameterised body. A later unit that takes its address, where that is
-//! significant, must give it code of its own after all: a *late thunk*. What is kept here is enough for both.
+//! An eliminated function has no code under its symbol. A later unit that calls it must call the
+//! code that replaced it, with the extra arguments of its parameterised body. A later unit that
+//! takes its address, where that is significant, must give it code of its own after all: a *late
+//! thunk*. The record here is enough for both.
 //!
 //! It decides nothing: `decide` and the end of the plan do.
 
@@ -37,20 +38,21 @@ pub(crate) struct EliminatedData {
 
 type ByKey<T> = HashMap<UserExternalName, T, FxBuildHasher>;
 
-/// What earlier units eliminated, by symbol.
+/// The eliminated functions of earlier units, by symbol.
 #[derive(Debug, Default)]
 pub(crate) struct Eliminated {
     functions: ByKey<Arc<EliminatedFunction>>,
     data: ByKey<EliminatedData>,
     /// The functions to which later units gave thunks.
     late_thunks: HashSet<UserExternalName, FxBuildHasher>,
-    /// The last function that was redirected to each target: most functions of one target have equal records.
+    /// The last function that was redirected to each target: most functions of one target have
+    /// equal records.
     last: ByKey<Arc<EliminatedFunction>>,
     /// Functions share most of their signatures.
     signatures: HashSet<Arc<Signature>, FxBuildHasher>,
 }
 
-/// What a unit adds to [`Eliminated`].
+/// The eliminated functions that a unit adds to [`Eliminated`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NewlyEliminated {
     functions: Vec<(UserExternalName, Arc<EliminatedFunction>)>,
@@ -92,7 +94,7 @@ impl Eliminated {
         self.functions.contains_key(symbol) || self.data.contains_key(symbol)
     }
 
-    /// Bytes of memory, as far as they grow with what is eliminated.
+    /// Bytes of memory, as far as they grow with the eliminated functions.
     pub fn size(&self) -> usize {
         let Eliminated { functions, data, late_thunks, last, signatures } = self;
         let parts = |function: &Arc<EliminatedFunction>| {
@@ -142,7 +144,8 @@ impl Eliminated {
 }
 
 impl NewlyEliminated {
-    /// What a plan eliminates, and the thunks that it gives to functions that earlier units eliminated.
+    /// The functions that a plan eliminates, and the thunks that it gives to functions that earlier
+    /// units eliminated.
     pub fn of(plan: &Plan, bodies: &mut dyn Bodies) -> NewlyEliminated {
         let mut new = NewlyEliminated::default();
         for (function, entry) in plan.entries().take(plan.added()) {
@@ -181,8 +184,8 @@ impl NewlyEliminated {
 pub(crate) struct Needs {
     /// Its address is taken.
     pub address: bool,
-    /// It is referred to by a mismatched signature: it is not known behind which arguments such a call would have
-    /// to pass the extra ones.
+    /// It is referred to by a mismatched signature: it is not known behind which arguments such a
+    /// call would have to pass the extra ones.
     pub mismatched: bool,
     /// A call of it can be patched, so the call must keep its symbol.
     pub patchable: bool,
@@ -197,7 +200,8 @@ impl Needs {
     }
 }
 
-/// The eliminated functions and data of earlier units to which a unit refers, in the order of the symbols.
+/// The eliminated functions and data of earlier units to which a unit refers, in the order of the
+/// symbols.
 #[derive(Debug, Default)]
 pub(crate) struct ReferredTo(BTreeMap<(u32, u32), Needs>);
 
@@ -212,8 +216,8 @@ impl ReferredTo {
         known.patchable |= patchable;
     }
 
-    /// Records the references of a function of the unit. Linear in its imports; in its size, where it names an
-    /// eliminated function or data object.
+    /// Records the references of a function of the unit. Linear in its imports; in its size, where
+    /// it names an eliminated function or data object.
     pub fn add_function(&mut self, eliminated: &Eliminated, func: &Function) {
         let mut names = func.params.user_named_funcs().values();
         if eliminated.is_empty() || !names.any(|symbol| eliminated.contains(symbol)) {
@@ -253,8 +257,8 @@ impl ReferredTo {
     }
 }
 
-/// Adds entries for eliminated functions and data of earlier units to which this one refers: calls are redirected to
-/// the replacement, and a function gets a late thunk if calls are not all.
+/// Adds entries for eliminated functions and data of earlier units to which this one refers: calls
+/// are redirected to the replacement, and a function gets a late thunk if calls are not all.
 pub(crate) fn add_eliminated(plan: &mut Plan, eliminated: &Eliminated, referred_to: &ReferredTo) {
     let key = |symbol: &UserExternalName| (symbol.namespace, symbol.index);
     let added = plan.entries().skip(plan.added());

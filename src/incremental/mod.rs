@@ -1,14 +1,37 @@
-//! The merge cache: what is kept of functions and data objects that were emitted, so that later units can merge
-//! into them.
+//! The merge cache: the record of functions and data objects that were emitted, so that later
+//! units can merge into them.
 //!
-//! A JIT compiles functions as they arrive. A function that equals one that was compiled long ago should not be
-//! compiled a second time, but neither the IR nor the encoding of everything that was ever emitted can be kept.
-//! [`MergeCache`] has a corpus (`corpus`) of the classes that earlier units emitted or eliminated, the bodies into which
-//! functions of each can be merged, and where what was eliminated went. `MergeCache::find` looks the classes of a new
-//! unit up, callees first.
+//! A JIT compiles functions as they arrive. A function that equals one that was compiled long ago
+//! should not be compiled a second time, but neither the IR nor the encoding of everything that was
+//! ever emitted can be kept. [`MergeCache`] has a corpus (`corpus`) of the classes that earlier
+//! units emitted or eliminated, the bodies into which functions of each can be merged, and
+//! the substitutes of eliminated items. `MergeCache::find` looks the classes of a new unit up,
+//! callees first.
 //!
-//! What it does *not* find: a class whose emitted bodies are aligned to less than a later function, since emitted code
-//! cannot be moved; and what the corpus does not find. Such a function begins a class of its own, which later functions can find.
+//! It does *not* find a class whose emitted bodies are aligned to less than a later function, since
+//! emitted code cannot be moved; and a class that the corpus does not find. Such a function begins
+//! a class of its own, which later functions can find.
+//!
+//! ```
+//! use cranelift_mergefunc::incremental::MergeCache;
+//! use cranelift_mergefunc::{Attributes, Linkage, Merger, Options};
+//!
+//! # let text = "function u0:0() -> i32 { block0: v0 = iconst.i32 7 return v0 }
+//! # function u0:1() -> i32 { block0: v9 = iconst.i32 7 return v9 }";
+//! # let units = cranelift_reader::parse_functions(text).unwrap();
+//! let local = Attributes { linkage: Linkage::Local, ..Attributes::default() };
+//! let mut cache = MergeCache::default();
+//! let mut merged = 0;
+//! for func in units {
+//!     let mut merger = Merger::after(&cache, Options::default());
+//!     merger.add(func.name.get_user().unwrap().clone(), &func, local).unwrap();
+//!     let (plan, increment) = merger.plan_increment(&mut vec![func]);
+//!     merged += plan.stats().merged.functions;
+//!     // Emit the unit; then later units can merge into its functions.
+//!     cache.extend(&increment);
+//! }
+//! assert_eq!(merged, 1);
+//! ```
 
 mod eliminated;
 mod symbols;
@@ -29,7 +52,7 @@ use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::{EntityRef, PrimaryMap};
 use eliminated::Eliminated;
 
-/// What is kept of a class of which code was emitted or eliminated, besides what the corpus has.
+/// The record of a class whose code was emitted or eliminated, besides its record in the corpus.
 #[derive(Debug)]
 struct Class {
     bodies: Vec<Body>,
@@ -45,25 +68,29 @@ pub(crate) struct Body {
     pub alignment: u64,
 }
 
-/// The merge cache: what is kept of the code that earlier units emitted and eliminated.
+/// The merge cache: the record of the code that earlier units emitted and eliminated.
 ///
 /// Memory: see [`MergeCache::size`].
+///
+/// See the [example](crate::incremental).
 #[derive(Debug, Default)]
 pub struct MergeCache {
     corpus: Corpus,
     classes: PrimaryMap<KnownIndex, Class>,
     pub(crate) eliminated: Eliminated,
-    /// What the checker remembers for proofs of later units, by means of its own.
+    /// The checker's record for proofs of later units, by means of its own.
     pub(crate) memory: Memory,
 }
 
-/// What a unit adds to a [`MergeCache`], once it is emitted ([`MergeCache::extend`]).
+/// The record that a unit adds to a [`MergeCache`], once it is emitted ([`MergeCache::extend`]).
+///
+/// See the [example](crate::incremental).
 #[derive(Clone, Debug)]
 pub struct Increment {
     pub(crate) eliminated: NewlyEliminated,
-    /// What the checker learned for proofs of later units.
+    /// The checker's new record for proofs of later units.
     pub(crate) learned: Learned,
-    /// What later units may merge into, if they may.
+    /// The classes into which later units may merge, if they may.
     pub(crate) record: Option<Record>,
 }
 
@@ -91,7 +118,7 @@ enum RecordedClass {
     },
 }
 
-/// What a reference of a class of a unit leads to.
+/// The target of a reference of a class of a unit.
 enum Leads<'a> {
     Out(&'a ExternalNode),
     /// To an item that could not be walked, so that it equals nothing.
@@ -115,8 +142,8 @@ pub(crate) struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    /// Linear in the number of references. `alignment` is the alignment on which code relies that takes the address
-    /// of a member, by class.
+    /// Linear in the number of references. `alignment` is the alignment on which code relies that
+    /// takes the address of a member, by class.
     pub fn new(bucketed: &'a Bucketed, external: &'a External, alignment: &'a [Alignment]) -> Self {
         let mut row = alloc::vec![None; bucketed.partition.len()];
         for (at, node) in bucketed.nodes.iter().enumerate() {
@@ -162,8 +189,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// What the references of a class lead to, by a symbol for each. One within the unit is compared by class, so it is of
-    /// a kind that is.
+    /// The references of a class, by a symbol for each. One within the unit is compared by class,
+    /// so it is of a kind that is.
     fn references(&self, class: usize) -> impl Iterator<Item = (&UserExternalName, Kind)> {
         self.nodes_used(class).iter().map(|&node| match self.leads(node) {
             Leads::Out(ExternalNode { symbol, kind, class: _ }) => (symbol, *kind),
@@ -194,14 +221,15 @@ impl MergeCache {
         MergeCache::default()
     }
 
-    /// The number of functions and data objects that are remembered, so that later ones can be compared with them. What
-    /// was eliminated is known in any case.
+    /// The number of functions and data objects that are remembered, so that later ones can be
+    /// compared with them. Eliminated items are known in any case.
     pub fn remembered(&self) -> usize {
         self.corpus.symbols.defined()
     }
 
-    /// Why there is no code or data under a symbol, if there is none because `plan`, which was made after the units of
-    /// this cache, or one of these units merged it away: see [`Plan::without_code`]. Constant time.
+    /// Why there is no code or data under a symbol, if there is none because `plan`, which was made
+    /// after the units of this cache, or one of these units merged it away: see
+    /// [`Plan::without_code`]. Constant time.
     pub fn without_code(&self, plan: &Plan, symbol: &UserExternalName) -> Option<NoCode> {
         match plan.function(symbol).is_some() || plan.data(symbol).is_some() {
             true => plan.without_code(symbol),
@@ -209,10 +237,11 @@ impl MergeCache {
         }
     }
 
-    /// The memory that is held, in bytes, as far as it grows with what was emitted.
+    /// The memory that is held, in bytes, as far as it grows with the emitted code.
     ///
-    /// About 25 bytes for each function, and 100 more for each class; about twice as much where plans are proved
-    /// ([`Options::prove`](crate::Options::prove)), which grows with the references of a function as well.
+    /// About 25 bytes for each function, and 100 more for each class; about twice as much where
+    /// plans are proved ([`Options::prove`](crate::Options::prove)), which grows with the
+    /// references of a function as well.
     pub fn size(&self) -> usize {
         let MergeCache { corpus, classes, eliminated, memory } = self;
         let bodies: usize = classes.values().map(|class| class.bodies.len()).sum();
@@ -246,9 +275,9 @@ impl MergeCache {
             let Some(sought) = component.iter().map(sought).collect::<Option<Vec<Sought>>>() else {
                 continue;
             };
-            // References to a class of the unit may go to the emitted code of a cached class: the addresses must be
-            // aligned as much. (A caller of the one may be merged into a caller of the other, whatever the dispositions of
-            // the members themselves.)
+            // References to a class of the unit may go to the emitted code of a cached class: the
+            // addresses must be aligned as much. (A caller of the one may be merged into a caller
+            // of the other, whatever the dispositions of the members themselves.)
             let fits = |member: u32, known: KnownIndex| {
                 let class = component[member as usize] as usize;
                 graph.alignment[class].bytes() <= self.classes[known].alignment
@@ -287,7 +316,8 @@ impl MergeCache {
         self.corpus.sought(&graph.digest(class), targets.collect::<Option<Vec<_>>>()?)
     }
 
-    /// The alignment in bytes on which code may rely that takes the address of a member of a cached class.
+    /// The alignment in bytes on which code may rely that takes the address of a member of a cached
+    /// class.
     pub(crate) fn alignment(&self, class: KnownIndex) -> u64 {
         self.classes[class].alignment
     }
@@ -297,7 +327,8 @@ impl MergeCache {
         self.classes[class].bodies.iter().find(|body| body.alignment >= alignment)
     }
 
-    /// Adds what is emitted for a unit, once it is emitted: what [`Merger::plan_increment`] returned besides the plan.
+    /// Adds the emitted code of a unit, once it is emitted: the increment that
+    /// [`Merger::plan_increment`] returned besides the plan.
     ///
     /// [`Merger::plan_increment`]: crate::Merger::plan_increment
     pub fn extend(&mut self, increment: &Increment) {
@@ -363,8 +394,8 @@ impl Record {
         record
     }
 
-    /// Adds a function or data object of a class of the unit, if that was walked. The order must not depend on that of
-    /// insertion: the first that is compared by class names the class.
+    /// Adds a function or data object of a class of the unit, if that was walked. The order must
+    /// not depend on that of insertion: the first that is compared by class names the class.
     pub fn add_symbol(&mut self, class: usize, symbol: &UserExternalName, resolved: Resolved) {
         if let Some(class) = self.numbers[class] {
             self.symbols.push((symbol.clone(), class, resolved));

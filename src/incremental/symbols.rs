@@ -3,7 +3,8 @@
 use super::MergeCache;
 use crate::corpus::{Kind, KnownIndex};
 use crate::unit::{
-    Beyond, Bodies, Item, Node, Numbering, ResolveSymbol, Resolved, Unit, resolved, resolved_data,
+    Bodies, ExternalSymbols, Item, Node, Numbering, ResolveSymbol, Resolved, Unit, resolved,
+    resolved_data,
 };
 use alloc::vec::Vec;
 use cranelift_codegen::ir::UserExternalName;
@@ -26,7 +27,7 @@ pub(crate) struct UnitSymbols<'a> {
     external: Option<ExternalNodes<'a>>,
 }
 
-/// What an incremental run knows of the nodes that classes refer to. Empty in other runs.
+/// The nodes that classes of an incremental run refer to. Empty in other runs.
 pub(crate) struct External {
     /// The external nodes, which come behind the nodes of the unit.
     pub nodes: Vec<ExternalNode>,
@@ -34,14 +35,14 @@ pub(crate) struct External {
     pub symbols: Vec<UserExternalName>,
 }
 
-/// The external nodes by which references out of the unit are compared, and how all symbols that the unit names are
-/// compared.
+/// The external nodes by which references out of the unit are compared, and how all symbols that
+/// the unit names are compared.
 struct ExternalNodes<'a> {
     unit: &'a Unit,
     cache: &'a MergeCache,
     by_class: HashMap<KnownIndex, Node, FxBuildHasher>,
     nodes: Vec<ExternalNode>,
-    resolved: Beyond,
+    resolved: ExternalSymbols,
 }
 
 impl ExternalNodes<'_> {
@@ -60,8 +61,8 @@ impl ExternalNodes<'_> {
         if self.resolved.contains_key(symbol) {
             return;
         }
-        // The encoding must not depend on what is already defined, or it would not be the same in a later unit:
-        // every symbol is compared by a node.
+        // The encoding must not depend on present definitions, or it would differ in a later
+        // unit: every symbol is compared by a node.
         let within = within(self.unit, symbol);
         let resolved = Kind::resolved(|kind| {
             Some(match &within {
@@ -79,8 +80,9 @@ impl<'a> UnitSymbols<'a> {
         UnitSymbols { unit, external: None }
     }
 
-    /// The symbols of a unit of an incremental run. Numbers the external nodes of all symbols that the unit names, in
-    /// the order of the unit: before the walk, since several threads may walk. Linear in the number of names.
+    /// The symbols of a unit of an incremental run. Numbers the external nodes of all symbols that
+    /// the unit names, in the order of the unit: before the walk, since several threads may walk.
+    /// Linear in the number of names.
     pub fn after(unit: &'a Unit, cache: &'a MergeCache, bodies: &mut dyn Bodies) -> Self {
         let (by_class, nodes, resolved) = Default::default();
         let mut external = ExternalNodes { unit, cache, by_class, nodes, resolved };
@@ -97,10 +99,13 @@ impl<'a> UnitSymbols<'a> {
     }
 
     /// The external nodes, and how all symbols were resolved, in an incremental run.
-    pub fn finish(self) -> (External, Beyond) {
+    pub fn finish(self) -> (External, ExternalSymbols) {
         let UnitSymbols { unit, external } = self;
         let Some(external) = external else {
-            return (External { nodes: Vec::new(), symbols: Vec::new() }, Beyond::default());
+            return (
+                External { nodes: Vec::new(), symbols: Vec::new() },
+                ExternalSymbols::default(),
+            );
         };
         let numbering = unit.numbering();
         let symbol = |node| unit.symbol(numbering.item(node)).clone();

@@ -1,10 +1,11 @@
-//! What the tests of this crate look into, and plans that they edit. It is not for others, and may change in any version.
+//! Internals for the tests of this crate, and plans that they edit. Not for others: it may change
+//! in any version.
 
 mod phases;
 
 pub use phases::{WalkAlone, phases};
 
-use crate::apply::{Redirecting, Written, emitted, not_redirected};
+use crate::apply::{KeptCalls, Redirecting, emitted, not_redirected};
 use crate::canon::{Context, Encoding, Scratch, encode};
 pub use crate::checker::trace;
 use crate::extra_argument::ExtraArgument;
@@ -16,8 +17,8 @@ use alloc::vec::Vec;
 use cranelift_codegen::ir::Function;
 pub use cranelift_mergefunc_units::{cell_hash, fixed_hash, identity_hash};
 
-/// The encodings of a function that a plan keeps: by a walk of the function through a view of the plan, and by a walk of
-/// a copy to which the plan was applied. They are the same.
+/// The encodings of a function that a plan keeps: by a walk of the function through a view of the
+/// plan, and by a walk of a copy to which the plan was applied. Both are equal.
 pub fn encodings(
     plan: &Plan,
     bodies: &mut dyn Bodies,
@@ -30,7 +31,7 @@ pub fn encodings(
         let mut encoding = Encoding::default();
         encode(body, &context, &mut Scratch::default(), &mut encoding).ok().map(|()| encoding)
     };
-    let view = Redirecting { plan, written: Written::none(), symbols: &NoUnit };
+    let view = Redirecting { plan, written: KeptCalls::none(), symbols: &NoUnit };
     let viewed = walk(not_redirected(plan, bodies, function), &view);
     [viewed, walk(&emitted(plan, bodies, function), &NoUnit)]
 }
@@ -50,7 +51,7 @@ pub fn decided(mut plan: Plan, function: FunctionIndex, disposition: Disposition
     plan
 }
 
-/// The same for a data object.
+/// A plan with this disposition of a data object.
 pub fn data_decided(mut plan: Plan, data: DataIndex, disposition: Disposition<DataIndex>) -> Plan {
     let reason = plan.data_entry(data).reason();
     plan.set_data(data, disposition, reason);
@@ -75,7 +76,7 @@ pub fn aligned(mut plan: Plan, function: FunctionIndex, alignment: u32) -> Plan 
     plan
 }
 
-/// The same for a data object.
+/// A plan with this alignment of a data object.
 pub fn data_aligned(mut plan: Plan, data: DataIndex, alignment: u64) -> Plan {
     plan.set_alignment(Item::Data(data), alignment);
     plan

@@ -17,19 +17,21 @@ pub struct WalkAlone {
 }
 
 impl WalkAlone {
-    /// Writes the encoding of a function; every symbol is compared by name. Returns whether it has one.
+    /// Writes the encoding of a function; every symbol is compared by name. Returns whether it has
+    /// one.
     pub fn encode(&mut self, func: &Function, options: &Options<'_>) -> bool {
         let context = Context::of(options, 0, &NoUnit);
         encode(func, &context, &mut self.scratch, &mut self.encoding).is_ok()
     }
 
-    /// The hash of what was written last.
+    /// The hash of the last written encoding.
     pub fn hash(&self) -> u128 {
         hashes(&self.encoding).1.0
     }
 }
 
-/// Plans a unit, and calls `end` with the name of each phase when it ends. A phase can come several times.
+/// Plans a unit, and calls `end` with the name of each phase when it ends. A phase can come several
+/// times.
 ///
 /// # Errors
 ///

@@ -1,20 +1,22 @@
 //! The canonical form of a function: laid out anew in the order of its encoding.
 //!
-//! Two functions with equal encodings, equal facts, and references of the same names and the same `colocated` and `patchable`
-//! flags have canonical forms that are equal in all that native code depends on: numbers of blocks, instructions and
-//! values, the layout, and the contents and order of all tables. So Cranelift compiles them to equal bytes with equal
-//! relocations, wherever each was found and in whatever form it was written.
+//! Two functions with equal encodings, equal facts, and references of the same names and the same
+//! `colocated` and `patchable` flags have canonical forms that are equal in all that native code
+//! depends on: numbers of blocks, instructions and values, the layout, and the contents and order
+//! of all tables. So Cranelift compiles them to equal bytes with equal relocations, wherever each
+//! was found and in whatever form it was written.
 //!
 //! Everything follows the canonical walk, whose marks say what comes next:
 //! * only blocks that it comes to are there, in its order; `nop`s and what nothing uses are not;
 //! * values are numbered where they are defined, and aliases resolved;
-//! * operands are in the order in which the encoding has them, and a branch that it has as a jump is one;
+//! * operands are in the order in which the encoding has them, and a branch that it has as a jump
+//!   is one;
 //! * tables are filled at first use, with one entry for each content (`tables`);
 //! * stack slots stay as they are, but have the alignment that the encoding has.
 //!
-//! Source locations, debug tags and keys of stack slots are no code: they are copied, and two canonical forms can differ in
-//! them. So are value labels where debug information is compared, and then they are equal; otherwise they are dropped, as
-//! descriptions of alias regions are.
+//! Source locations, debug tags and keys of stack slots are no code: they are copied, and two
+//! canonical forms can differ in them. So are value labels where debug information is compared, and
+//! then they are equal; otherwise they are dropped, as descriptions of alias regions are.
 //!
 //! It does *not* optimise: instructions whose results nothing uses stay, as the encoding has them.
 
@@ -35,15 +37,16 @@ use cranelift_codegen::ir::{
 use cranelift_entity::SecondaryMap;
 use tables::Tables;
 
-/// The canonical form of a verified function. Linear in the size of the function, but for a logarithm in the number of its
-/// constants.
+/// The canonical form of a verified function. Linear in the size of the function, but for a
+/// logarithm in the number of its constants.
 ///
-/// `None` if the walk finds the function malformed, or comes to a block of which only the address is taken: Cranelift
-/// cannot compile that address, and here a branch to the block may have become a jump elsewhere. Also if debug information is
-/// compared and a value has those of one that is not computed, which the canonical form does not have.
+/// `None` if the walk finds the function malformed, or comes to a block of which only the address
+/// is taken: Cranelift cannot compile that address, and here a branch to the block may have become
+/// a jump elsewhere. Also if debug information is compared and a value has those of one that is not
+/// computed, which the canonical form does not have.
 ///
-/// The function was just walked, with debug information or without as here, by a walk that [records](Scratch::recording)
-/// and redirects nothing.
+/// The function was just walked, with debug information or without as here, by a walk that
+/// [records](Scratch::recording) and redirects nothing.
 pub(crate) fn laid_out(
     func: &Function,
     scratch: &Scratch,
@@ -64,9 +67,9 @@ pub(crate) fn laid_out(
 
 struct Layout<'a> {
     func: &'a Function,
-    /// What the walk found out.
+    /// The findings of the walk.
     scratch: &'a Scratch,
-    /// What the walk compared.
+    /// The compared debug information.
     debug_info: bool,
     /// The function that is made.
     tables: Tables<'a>,
@@ -185,7 +188,8 @@ impl Layout<'_> {
         }
     }
 
-    /// Copies the labels of values, if they are compared. `None` if some value has those of one that is not computed.
+    /// Copies the labels of values, if they are compared. `None` if some value has those of one
+    /// that is not computed.
     fn value_labels(&mut self) -> Option<()> {
         let Layout { func, scratch, debug_info, tables, .. } = self;
         if !*debug_info {
@@ -216,7 +220,7 @@ impl Layout<'_> {
         Some(())
     }
 
-    /// Copies what is no code.
+    /// Copies metadata.
     fn decorate(&mut self, inst: Inst, copy: Inst) {
         let Layout { func, tables, .. } = self;
         let location = func.srclocs[inst];

@@ -1,7 +1,8 @@
 //! Tables of a function, entered into those of another one at first use: each content once.
 //!
-//! An entry is found again by its index in the old table, so that a use takes constant time; only its first use looks
-//! for equal contents. Numbers in the new tables depend on contents and the order of uses only.
+//! An entry is found again by its index in the old table, so that a use takes constant time; only
+//! its first use looks for equal contents. Numbers in the new tables depend on contents and the
+//! order of uses only.
 
 use crate::canon::byte_order;
 use crate::interner::Interner;
@@ -16,7 +17,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::{EntityRef, SecondaryMap};
 
-/// What equality is total on: no floats are in it.
+/// The key on which equality is total: no floats are in it.
 #[derive(Clone, PartialEq, Hash)]
 struct Total<T>(T);
 
@@ -25,7 +26,7 @@ impl<T: PartialEq> Eq for Total<T> {}
 /// The new entry of each old one that was used.
 type Entered<T> = SecondaryMap<T, Option<T>>;
 
-/// The same of a table in which each content is to be once.
+/// A table in which each content is to be once.
 struct Table<T: EntityRef, C> {
     entered: Entered<T>,
     /// By content: numbers are indices in the new table.
@@ -162,7 +163,7 @@ impl<'a> Tables<'a> {
         new
     }
 
-    /// The same flags, with the byte order written out as the encoding does.
+    /// These flags, with the byte order written out as the encoding does.
     pub fn flags(&mut self, old: MemFlags) -> MemFlags {
         if let Some(known) = self.flags[old] {
             return known;

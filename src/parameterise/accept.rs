@@ -1,7 +1,8 @@
-//! Accepting: writes into the plan what was judged of a set, the bodies that pay and the reasons of functions that share
-//! none.
+//! Accepting: writes the judgement of a set into the plan, the bodies that pay and the reasons of
+//! functions that share none.
 //!
-//! It decides only what depends on the order of the sets: which of them the limit of merges leaves out.
+//! It decides only what depends on the order of the sets: which of them the limit of merges leaves
+//! out.
 
 use super::Search;
 use super::judge::{Candidate, Judged};
@@ -12,7 +13,7 @@ use crate::unit::{FunctionIndex, Item};
 use cranelift_codegen::ir::{Function, UserExternalName};
 
 impl Search<'_, '_> {
-    /// Writes what was judged of a set into the plan.
+    /// Writes the judgement of a set into the plan.
     pub(super) fn accept(&mut self, judged: Judged<'_>) {
         let Judged { set, mut paying, mut kept, counts, first } = judged;
         self.workbench.plan.stats_mut().similar.add(&counts);
@@ -66,7 +67,8 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Gives a function this reason to be kept, if its reason so far was only that it equals no other.
+    /// Gives a function this reason to be kept, if its reason so far was only that it equals no
+    /// other.
     fn give_reason(&mut self, function: FunctionIndex, reason: Reason) {
         let before = self.workbench.plan.entry(function).reason();
         if let Reason::Prefiltered | Reason::Different | Reason::ReferencesDiffer = before {
@@ -83,7 +85,7 @@ impl Search<'_, '_> {
     ) {
         let members = rows.iter().map(|&row| table.function(row)).collect();
         let parameters = table.parameters(rows).len();
-        let set = SimilarSet { members, parameters, selects: false, body, saved };
+        let set = SimilarSet { members, parameters, has_selector: false, body, saved };
         self.workbench.plan.record_similar(set);
     }
 }

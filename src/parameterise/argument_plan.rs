@@ -1,10 +1,11 @@
 //! The ways to pass a parameterised body the values in which its functions differ.
 //!
-//! A value that is not a callee is passed as it is. For callees, the call either passes the address, or passes a
-//! case number by which the body dispatches among direct calls. Callee dispatch takes more code in the body and
-//! less at each call of the body. Callees that differ in the same functions share one case number, which may be a
-//! constant that is passed anyway. This module says which argument plans are worth compiling, and what each means
-//! for the body and for its call sites; it does *not* decide between them.
+//! A value that is not a callee is passed as it is. For callees, the call either passes the
+//! address, or passes a case number by which the body dispatches among direct calls. Callee
+//! dispatch takes more code in the body and less at each call of the body. Callees that differ in
+//! the same functions share one case number, which may be a constant that is passed anyway. This
+//! module says which argument plans are worth compiling, and what each means for the body and for
+//! its call sites; it does *not* decide between them.
 
 use super::dispatch::Case;
 use super::table::{Parameter, Table};
@@ -33,11 +34,12 @@ pub(super) struct Dispatch {
     pub callees: Vec<Parameter>,
     /// The case of each function, from 0, numbered in the order of first occurrence.
     pub cases: Vec<u32>,
-    /// The column of a passed constant that distinguishes the cases. Without one, the case number is passed.
+    /// The column of a passed constant that distinguishes the cases. Without one, the case number
+    /// is passed.
     pub by: Option<usize>,
 }
 
-/// What must be known of functions in order to list their argument plans.
+/// The inputs for listing the argument plans of functions.
 pub(super) struct CalleeStrategies<'a> {
     pub table: &'a Table,
     pub rows: &'a [u32],
@@ -66,8 +68,8 @@ impl CalleeStrategies<'_> {
             .collect()
     }
 
-    /// The argument plans for the differences between these functions, one or two. None if there is no way to pass
-    /// them. Linear in the number of functions and parameters.
+    /// The argument plans for the differences between these functions, one or two. None if there is
+    /// no way to pass them. Linear in the number of functions and parameters.
     pub fn all(&self, parameters: Vec<Parameter>) -> Vec<ArgumentPlan> {
         let (callees, passed): (Vec<_>, Vec<_>) =
             parameters.into_iter().partition(|parameter| self.is_callee(parameter));
@@ -85,7 +87,8 @@ impl CalleeStrategies<'_> {
                 None => groups.push((cases, alloc::vec![callee])),
             }
         }
-        // A constant of one argument that has one value in each case, and a different value in every case.
+        // A constant of one argument that has one value in each case, and a different value in
+        // every case.
         let constant_partition = |parameter: &Parameter| {
             let cell = self.table.at(self.rows[0], parameter.columns[0]);
             let constant = matches!(
@@ -167,7 +170,8 @@ impl Dispatch {
 }
 
 impl ArgumentPlan {
-    /// The extra arguments of one function, as integers: `row` of the table, which has position `at` among the functions.
+    /// The extra arguments of one function, as integers: `row` of the table, which has position
+    /// `at` among the functions.
     pub fn arguments(&self, table: &Table, row: u32, at: usize) -> Vec<ExtraArgument> {
         let passed = self.passed.iter().flat_map(|parameter| {
             let cell = table.at(row, parameter.columns[0]);
@@ -181,7 +185,8 @@ impl ArgumentPlan {
         passed.chain(numbers).collect()
     }
 
-    /// The parameters of a body for these functions, by the place of each column in the first function.
+    /// The parameters of a body for these functions, by the place of each column in the first
+    /// function.
     pub fn parameters(
         &self,
         table: &Table,

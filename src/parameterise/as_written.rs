@@ -1,21 +1,22 @@
 //! Which calls are compared as they are written.
 //!
-//! Callees that went into different parameterised bodies take different extra arguments, so their callers, which had
-//! one shape, have different ones as the plan leaves them. What was not merged is compared once more: calls that go to
-//! different bodies as they are written, all others as the plan redirects them. What a body then receives is the address
-//! of a callee, which becomes a thunk, or a case number, by which it dispatches among calls that pass the extra arguments.
-//! Whether that pays is *not* decided here.
+//! Callees that went into different parameterised bodies take different extra arguments, so their
+//! callers, which had one shape, have different ones as the plan leaves them. Unmerged functions
+//! are compared once more: calls that go to different bodies as they are written, all others as the
+//! plan redirects them. A body then receives the address of a callee, which becomes a thunk, or a
+//! case number, by which it dispatches among calls that pass the extra arguments. Whether that pays
+//! is *not* decided here.
 
 use super::table::{Cell, Table};
 use super::value::Value;
-use crate::apply::Written;
+use crate::apply::KeptCalls;
 use crate::lists::Lists;
 use crate::plan::Plan;
 use crate::unit::FunctionIndex;
 use alloc::vec::Vec;
 
-/// Whether calls of functions of one shape can go to different bodies: these are their tables with all calls redirected.
-/// Linear in the sizes of the tables.
+/// Whether calls of functions of one shape can go to different bodies: these are their tables with
+/// all calls redirected. Linear in the sizes of the tables.
 pub(super) fn may_differ(tables: &[Table]) -> bool {
     let differs = |table: &Table, column: usize| {
         let cells = (0..table.len() as u32).map(|row| table.at(row, column));
@@ -27,16 +28,16 @@ pub(super) fn may_differ(tables: &[Table]) -> bool {
     tables.len() > 1 || tables.iter().any(differs)
 }
 
-/// Adds to `written` the functions whose calls have to stay as they are written for the functions of `table` to have one
-/// shape. In the table, all calls are as they are written. `merged` are the functions that share a parameterised body,
-/// and `merged_into` are those that were merged into each before. Linear in the size of the table, unless one callee
-/// is called at many places.
+/// Adds to `written` the functions whose calls have to stay as they are written for the functions
+/// of `table` to have one shape. In the table, all calls are as they are written. `merged` are the
+/// functions that share a parameterised body, and `merged_into` are those that were merged into
+/// each before. Linear in the size of the table, unless one callee is called at many places.
 pub(super) fn differing(
     table: &Table,
     plan: &Plan,
-    merged: &Written,
+    merged: &KeptCalls,
     merged_into: &Lists<u32>,
-    written: &mut Written,
+    written: &mut KeptCalls,
 ) {
     let callee = |cell: Cell| match table.value(cell)? {
         Value::Callee { symbol, .. } => {
@@ -87,9 +88,9 @@ pub(super) fn differing(
 
 fn write(
     callees: &[FunctionIndex],
-    merged: &Written,
+    merged: &KeptCalls,
     merged_into: &Lists<u32>,
-    written: &mut Written,
+    written: &mut KeptCalls,
 ) {
     for &callee in callees {
         written.insert(callee, callee);

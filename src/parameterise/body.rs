@@ -1,8 +1,8 @@
 //! The parameterised body of several similar functions.
 //!
-//! It is made from the body of one of them: it gets further parameters behind its own, and at each place where the
-//! functions differ it uses a parameter instead of the constant or reference. This module decides nothing: the
-//! caller says what becomes a parameter.
+//! It is made from the body of one of them: it gets further parameters behind its own, and at each
+//! place where the functions differ it uses a parameter instead of the constant or reference. This
+//! module decides nothing: the caller lists the parameters.
 
 use super::dispatch::{self, Case};
 use crate::canon::only_destination;
@@ -28,8 +28,9 @@ pub(crate) struct Parameter {
     pub dispatches: Vec<(Inst, Vec<Case>)>,
 }
 
-/// Replaces the branches of `func` that always go the same way by jumps, as the canonical walk does: the operands
-/// of their conditions may become parameters. Returns whether there are any. Linear in the number of blocks.
+/// Replaces the branches of `func` that always go the same way by jumps, as the canonical walk
+/// does: the operands of their conditions may become parameters. Returns whether there are any.
+/// Linear in the number of blocks.
 pub(super) fn fold_branches(func: &mut Function) -> bool {
     let Some(entry) = func.layout.entry_block() else {
         return false;
@@ -57,8 +58,8 @@ pub(super) fn fold_branches(func: &mut Function) -> bool {
     any
 }
 
-/// Turns `func` into the parameterised body under `symbol`, with these parameters. `recursive` are its direct calls
-/// of itself, which pass on the extra arguments that it received.
+/// Turns `func` into the parameterised body under `symbol`, with these parameters. `recursive` are
+/// its direct calls of itself, which pass on the extra arguments that it received.
 pub(super) fn parameterise(
     func: &mut Function,
     symbol: &UserExternalName,
@@ -122,7 +123,8 @@ pub(super) fn as_passed(
     arguments.into_iter().zip(types).map(|(argument, ty)| argument.passed_as(ty)).collect()
 }
 
-/// Whether an instruction only computes a constant or a reference, of the type of a value that is passed for it.
+/// Whether an instruction only computes a constant or a reference, of the type of a value that is
+/// passed for it.
 fn is_passed(func: &Function, place: Inst, passed: Value) -> bool {
     let [result] = func.dfg.inst_results(place) else {
         return false;
@@ -131,7 +133,7 @@ fn is_passed(func: &Function, place: Inst, passed: Value) -> bool {
         && func.dfg.value_type(*result) == func.dfg.value_type(passed)
 }
 
-/// What was passed as this value, as an integer of this type, at the start of the function.
+/// The value that was passed as `passed`, as an integer of this type, at the start of the function.
 pub(super) fn as_integer(func: &mut Function, passed: Value, ty: Type) -> Value {
     let passed_as = func.dfg.value_type(passed);
     if passed_as == ty {
@@ -173,7 +175,8 @@ fn holds_value(inst: &InstructionData) -> bool {
     )
 }
 
-/// Makes an instruction use the first of `values`, or the first two, instead of its constant or reference.
+/// Makes an instruction use the first of `values`, or the first two, instead of its constant or
+/// reference.
 pub(super) fn put(func: &mut Function, place: Inst, values: &[Value]) {
     use InstructionData as I;
     let location = func.srcloc(place);

@@ -1,29 +1,33 @@
-//! Every constant of the policy, with where it comes from: the encodings of the two targets, or an assumption. What
-//! was fitted on units are the weights by which sizes are predicted (`cranelift-size-model`).
+//! Every constant of the policy, with where it comes from: the encodings of the two targets, or an
+//! assumption. Weights that predict sizes were fitted on units, and are
+//! elsewhere (`cranelift-size-model`).
 //!
-//! Sizes of bodies, thunks and calls are predicted (`probe`) wherever a merge depends on them. These constants only choose
-//! what is tried, or bound what is not. An error costs bytes or time, never correctness.
+//! Sizes of bodies, thunks and calls are predicted (`probe`) wherever a merge depends on them.
+//! These constants only choose among tries, or bound them. An error costs bytes or time,
+//! never correctness.
 
 use crate::options::Policy;
 
-/// Bytes that one more case of a callee dispatch takes in the body. From the encodings of x86-64: a comparison of
-/// 3–4 bytes, a branch of 6, a call of 5 and a jump of 5; on aarch64 four instructions of 4 bytes.
+/// Bytes that one more case of a callee dispatch takes in the body. From the encodings of x86-64: a
+/// comparison of 3–4 bytes, a branch of 6, a call of 5 and a jump of 5; on aarch64 four
+/// instructions of 4 bytes.
 pub(super) const CASE: i64 = 20;
 
-/// Bytes that a call site takes to pass the address of a callee. From the encodings: `lea reg, [rip + callee]` on
-/// x86-64; `adrp` and `add`, 8 bytes, on aarch64.
+/// Bytes that a call site takes to pass the address of a callee. From the encodings:
+/// `lea reg, [rip + callee]` on x86-64; `adrp` and `add`, 8 bytes, on aarch64.
 pub(super) const ADDRESS: i64 = 7;
 
-/// Bytes that a call site takes to pass a case number. From the encodings: `mov reg, imm32` on x86-64; `movz`, 4
-/// bytes, on aarch64.
+/// Bytes that a call site takes to pass a case number. From the encodings: `mov reg, imm32` on
+/// x86-64; `movz`, 4 bytes, on aarch64.
 pub(super) const CASE_NUMBER: i64 = 5;
 
-/// Bytes of the thunk that a callee needs if its address is passed, and of its calls so far only those pass its extra
-/// arguments. From the encodings: one argument of 5 bytes and a jump of 5; on aarch64 two instructions of 4.
+/// Bytes of the thunk that a callee needs if its address is passed, and of its calls so far only
+/// those pass its extra arguments. From the encodings: one argument of 5 bytes and a jump of 5; on
+/// aarch64 two instructions of 4.
 pub(super) const THUNK: i64 = 10;
 
-/// Bytes that a callee that is passed takes in the body. An assumption: the address needs a register that lives until
-/// the call, and moves to and from it take 3 bytes each on x86-64.
+/// Bytes that a callee that is passed takes in the body. An assumption: the address needs a
+/// register that lives until the call, and moves to and from it take 3 bytes each on x86-64.
 pub(super) const CALLEE_PARAMETER: i64 = 6;
 
 /// Bytes that any other parameter takes in the body: an assumption.
@@ -34,8 +38,9 @@ pub(super) const PARAMETER: i64 = 2;
 pub(super) struct Share(i64);
 
 impl Share {
-    /// An eighth, and for size a 32nd: with any part from none to a 16th, the units that the README names save the same within a
-    /// tenth of a point, and the greater it is, the fewer small units become larger.
+    /// An eighth, and for size a 32nd: with any part from none to a 16th, the savings on the units
+    /// that the README names agree within a tenth of a point, and the greater it is, the fewer
+    /// small units become larger.
     pub fn of(policy: Policy) -> Share {
         match policy {
             Policy::Size => Share(32),
@@ -43,23 +48,24 @@ impl Share {
         }
     }
 
-    /// Whether it is enough to save `saved` of `before` bytes. What cannot be passed saves less than nothing, by far.
+    /// Whether it is enough to save `saved` of `before` bytes. A value that cannot be passed saves
+    /// less than nothing, by far.
     pub fn is_reached(self, saved: i64, before: i64) -> bool {
         saved.saturating_mul(self.0) > before
     }
 }
 
-/// The most cases of one callee dispatch: four comparisons, one after the other, before each call. An assumption, checked by
-/// `cargo bench --bench similar`, which compares calls by a binary search, a chain, a jump table and an
-/// address that is passed.
+/// The most cases of one callee dispatch: four comparisons, one after the other, before each call.
+/// An assumption, checked by `cargo bench --bench similar`, which compares calls by a binary
+/// search, a chain, a jump table and an address that is passed.
 pub(super) const MAX_DISPATCH_CASES: usize = 16;
 
-/// No body gets more parameters than this, its own included. Cranelift takes time that grows with their
-/// square, and on x86-64 no function for tail calls can take 64 KB of them off the stack.
+/// No body gets more parameters than this, its own included. Cranelift takes time that grows with
+/// their square, and on x86-64 no function for tail calls can take 64 KB of them off the stack.
 pub(super) const MAX_PARAMETERS: usize = 1000;
 
-/// Up to how many arguments the cost of passing them is counted; that of more goes on as that of the last one. An
-/// assumption: the registers are full by then on all targets.
+/// Up to how many arguments the cost of passing them is counted; that of more goes on as that of
+/// the last one. An assumption: the registers are full by then on all targets.
 pub(super) const MAX_COUNTED_ARGUMENTS: usize = 10;
 
 /// How many parameters are compared as divisors of a set, in order to choose one.
@@ -68,36 +74,41 @@ pub(super) const MAX_DIVISORS: usize = 6;
 /// How many parameters are tried until that many are found that divide a set.
 pub(super) const MAX_TRIED_COLUMNS: usize = 64;
 
-/// Functions with fewer instructions are not aligned with others: an assumption; passing a selector takes as much.
+/// Functions with fewer instructions are not aligned with others: an assumption; passing a selector
+/// takes as much.
 pub(super) const MIN_ALIGNED: usize = 8;
 
 /// How much is done to find pairs of functions to align.
 #[derive(Clone, Copy)]
 pub(super) struct Effort {
-    /// With how many functions of each band of its sketch a function is compared, on both sides of it.
+    /// With how many functions of each band of its sketch a function is compared, on both sides of
+    /// it.
     pub near: usize,
-    /// Of the hashes of two sketches, one in so many must agree.
+    /// Of the hashes of two sketches, one in this number must agree.
     pub hashes: usize,
     /// To how many functions a function is aligned by outlines, at most, in each round.
     pub partners: usize,
-    /// Pairs are no longer compared when fewer than one in so many of 1,024 may save enough; never with 0.
+    /// Pairs are no longer compared when fewer than one in this number, out of 1,024, may save
+    /// enough; never with 0.
     pub promising: usize,
     /// With how many of them a body is made, at most, in each round.
     pub attempts: u32,
-    /// A body is made if the estimate of what it saves falls short by no more than one byte in so many of both functions.
+    /// A body is made if its estimated saving falls short by no more than one byte in this number,
+    /// of both functions.
     pub error: i64,
-    /// A round ends when fewer than one body in so many pays, of those that were made together; never with 0.
+    /// A round ends when fewer than one body in this number pays, of those that were made together;
+    /// never with 0.
     pub paying: usize,
     /// How often functions are aligned, bodies of aligned ones among them.
     pub rounds: usize,
 }
 
-/// Whether fewer than one in `one_in` of so many was found; never with 0.
+/// Whether `found / of < 1 / one_in`. Always false for `one_in == 0`.
 pub(super) fn is_few(found: usize, of: usize, one_in: usize) -> bool {
     one_in > 0 && found * one_in < of
 }
 
-/// With `Size`: what is left out would save less than 3% more.
+/// With `Size`: the omitted tries would save less than 3% more.
 pub(super) const THOROUGH: Effort = Effort {
     near: 64,
     hashes: 3,
@@ -112,8 +123,8 @@ pub(super) const THOROUGH: Effort = Effort {
 /// How many bodies must be made together at least in order to say how many pay.
 pub(super) const MIN_BATCH: usize = 32;
 
-/// With `Balanced`: at most two thirds of the bodies are made that `THOROUGH` makes, and 95% of what they save is found. Measured on the
-/// units that the README names, on both targets.
+/// With `Balanced`: at most two thirds of the bodies are made that `THOROUGH` makes, and 95% of
+/// what they save is found. Measured on the units that the README names, on both targets.
 pub(super) const QUICK: Effort = Effort {
     near: 4,
     hashes: 3,
@@ -128,10 +139,11 @@ pub(super) const QUICK: Effort = Effort {
 /// Bytes that an instruction of IR takes in a large function, at least.
 pub(super) const LEAST_INSTRUCTION: i64 = 2;
 
-/// What a body of aligned functions is estimated to save before it is made: of what the two functions have in common, in
-/// bytes of one of them, so many 16ths; of the smaller function, up to so many bytes, for its frame, so many
-/// 16ths; less so many bytes for each gap, across which values live. By least squares from the 28,331 pairs of these units
-/// that were tried when every pair was.
+/// The estimated saving of a body of aligned functions before it is made: of the common part of the
+/// two functions, in bytes of one of them, a number of 16ths; of the smaller function, up to a
+/// number of bytes, for its frame, a number of 16ths; less a number of bytes for each gap, across
+/// which values live. By least squares from the 28,331 pairs of these units that were tried when
+/// every pair was.
 pub(super) const ALIGNED_COMMON: i64 = 10;
 pub(super) const ALIGNED_FRAME: i64 = 5;
 pub(super) const MAX_ALIGNED_FRAME: i64 = 400;
@@ -143,15 +155,16 @@ pub(super) const MAX_DIFFERING: usize = 500;
 /// In how many places aligned functions differ, at most.
 pub(super) const MAX_GAPS: usize = 60;
 
-/// How many instructions of a loop there must be for each arm in it, with `Balanced`: to branch and join again takes two
-/// instructions, so this is one in fifty.
+/// How many instructions of a loop there must be for each arm in it, with `Balanced`: to branch and
+/// join again takes two instructions, so this is one in fifty.
 pub(super) const MIN_PER_ARM: usize = 100;
 
-/// With `Balanced`, a call that goes through a thunk may execute one instruction more for this many that it executes without
-/// merging.
+/// With `Balanced`, a call that goes through a thunk may execute one instruction more for this many
+/// that it executes without merging.
 pub(super) const MIN_PER_PASSED: i64 = 8;
 
-/// Instructions that a call takes at least, to enter a function and to leave it. From what Cranelift emits.
+/// Instructions that a call takes at least, to enter a function and to leave it. From what
+/// Cranelift emits.
 pub(super) const CALL: i64 = 5;
 
 /// Instructions to compare a number and branch.
@@ -163,7 +176,8 @@ pub(super) const ARM: i64 = 3;
 /// The instruction of a thunk in raw bytes, besides those that pass arguments.
 pub(super) const JUMP_THUNK: i64 = 1;
 
-/// Instructions of a thunk that is a function, which has a frame, besides those that pass arguments.
+/// Instructions of a thunk that is a function, which has a frame, besides those that pass
+/// arguments.
 pub(super) const CALL_THUNK: i64 = 5;
 
 /// Instructions that a call of another function executes: an assumption.
@@ -178,6 +192,6 @@ pub(super) const MAX_LOOP_DEPTH: usize = 3;
 /// How many extra arguments a body of aligned functions takes, at most.
 pub(super) const MAX_ALIGNED_ARGUMENTS: usize = 6;
 
-/// Fewer common instructions between two differences are made part of them. From the encodings: to join and branch again
-/// takes 11 to 16 bytes on x86-64.
+/// Fewer common instructions between two differences are made part of them. From the encodings: to
+/// join and branch again takes 11 to 16 bytes on x86-64.
 pub(super) const MIN_RUN: usize = 8;

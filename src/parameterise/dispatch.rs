@@ -1,8 +1,9 @@
 //! Callee dispatch: one of several direct calls, selected by a case number.
 //!
-//! Where similar functions call different callees, their parameterised body can receive a case number and find the
-//! direct call of its callee by binary search: in a balanced tree of comparisons, whose leaves are the calls. All of
-//! them continue at the same place. This module decides nothing: the caller gives the callees and their case numbers.
+//! Where similar functions call different callees, their parameterised body can receive a case
+//! number and find the direct call of its callee by binary search: in a balanced tree of
+//! comparisons, whose leaves are the calls. All of them continue at the same place. This module
+//! decides nothing: the caller gives the callees and their case numbers.
 
 use crate::extra_argument::push_arguments;
 use crate::ir::{called, user_name};
@@ -24,9 +25,9 @@ pub(crate) struct Case {
     pub signature: Arc<Signature>,
 }
 
-/// Replaces a direct call of `func` by a dispatch among these cases, by the number `by`. The first case is the
-/// present callee; the numbers of the cases are different. O(n log n) in the number of cases, and linear in the
-/// instructions behind the call in its block.
+/// Replaces a direct call of `func` by a dispatch among these cases, by the number `by`. The first
+/// case is the present callee; the numbers of the cases are different. O(n log n) in the number of
+/// cases, and linear in the instructions behind the call in its block.
 pub(super) fn insert_dispatch(func: &mut Function, call: Inst, by: Value, cases: &[Case]) {
     let location = func.srcloc(call);
     let block = func.layout.inst_block(call).expect("in the layout");
@@ -60,7 +61,8 @@ pub(super) fn insert_dispatch(func: &mut Function, call: Inst, by: Value, cases:
     insert_search(func, block, by, &leaves);
 }
 
-/// Ends `block` by a binary search for the number `by`, which is that of one of the leaves. They are sorted.
+/// Ends `block` by a binary search for the number `by`, which is that of one of the leaves. They
+/// are sorted.
 fn insert_search(func: &mut Function, block: Block, by: Value, leaves: &[(u64, Block)]) {
     let location = func.srcloc(func.layout.first_inst(leaves[0].1).expect("the call"));
     let ty = func.dfg.value_type(by);
@@ -91,7 +93,8 @@ fn insert_search(func: &mut Function, block: Block, by: Value, leaves: &[(u64, B
     }
 }
 
-/// Splits the block behind the call: the rest becomes a block of its own, which receives the results of the call.
+/// Splits the block behind the call: the rest becomes a block of its own, which receives the
+/// results of the call.
 fn split_behind(func: &mut Function, call: Inst) -> Block {
     let behind = func.dfg.make_block();
     let next = func.layout.next_inst(call).expect("a call does not end a block");
@@ -107,7 +110,7 @@ fn split_behind(func: &mut Function, call: Inst) -> Block {
     behind
 }
 
-/// The same call, of the callee of a case.
+/// The call, of the callee of a case.
 fn clone_call(func: &mut Function, call: Inst, case: &Case) -> Inst {
     let Case { bits: _, symbol, signature } = case;
     let before = called(func, call).expect("a direct call");

@@ -1,9 +1,10 @@
-//! Whether calls of functions that become thunks run about as fast as before, for [`Policy::Balanced`].
+//! Whether calls of functions that become thunks run about as fast as before, for
+//! [`Policy::Balanced`].
 //!
-//! It is estimated how many instructions a call executes, and how many more in a body: extra arguments and a thunk once in
-//! a call, and what the body computes in addition each time that control flow comes to it. Branches go each way equally
-//! often, never to a trap or a cold block, and loops run a few times. This module does *not* know how often a function is
-//! called.
+//! It is estimated how many instructions a call executes, and how many more in a body: extra
+//! arguments and a thunk once in a call, and what the body computes in addition each time that
+//! control flow comes to it. Branches go each way equally often, never to a trap or a cold block,
+//! and loops run a few times. This module does *not* know how often a function is called.
 
 use super::cost;
 use super::loops::loops;
@@ -64,15 +65,17 @@ impl Frequencies {
         Frequencies { of, executed }
     }
 
-    /// How many instructions more a call may execute, apart from those that a body executes in addition: a number of them each
-    /// time that control flow comes to a block. Negative if these are too many.
+    /// How many instructions more a call may execute, apart from those that a body executes in
+    /// addition: a number of them each time that control flow comes to a block. Negative if these
+    /// are too many.
     pub fn left(&self, in_body: impl IntoIterator<Item = (Block, i64)>) -> i64 {
         let more: i64 = in_body.into_iter().map(|(block, more)| self.of[block] * more).sum();
         (self.executed / cost::MIN_PER_PASSED - more).div_euclid(ONCE)
     }
 }
 
-/// How many instructions of a target are executed for one of the IR, about: what is an operand of others takes none.
+/// How many instructions of a target are executed for one of the IR, about: an operand of
+/// others takes none.
 fn instructions(func: &Function, inst: Inst) -> i64 {
     match func.dfg.insts[inst].opcode() {
         Opcode::Nop
@@ -87,8 +90,9 @@ fn instructions(func: &Function, inst: Inst) -> i64 {
     }
 }
 
-/// Whether calls may go through a thunk that passes these arguments, where a call may execute `left` instructions more, or
-/// any number. Where they need not go through a thunk, they pass the arguments anyway.
+/// Whether calls may go through a thunk that passes these arguments, where a call may execute
+/// `left` instructions more, or any number. Where they need not go through a thunk, they pass the
+/// arguments anyway.
 pub(super) fn is_thunk_fast(
     left: Option<i64>,
     is_needed: bool,

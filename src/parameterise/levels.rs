@@ -1,9 +1,10 @@
 //! The order in which shapes are processed: from callees to callers.
 //!
-//! Where callees were merged, their callers differ in a constant where they differed in a callee. Shapes are on levels:
-//! those of one level do not refer to each other, unless they are in one cycle of the call graph, so they can be
-//! processed at the same time. Those of a cycle are processed one after the other, as far as they refer to each other, and
-//! again when one that they refer to, or that refers to them, has changed. It knows functions and shapes by number only.
+//! Where callees were merged, their callers differ in a constant where they differed in a callee.
+//! Shapes are on levels: those of one level do not refer to each other, unless they are in one
+//! cycle of the call graph, so they can be processed at the same time. Those of a cycle are
+//! processed one after the other, as far as they refer to each other, and again when one that they
+//! refer to, or that refers to them, has changed. It knows functions and shapes by number only.
 
 use super::uses::Uses;
 use crate::congruence::components;
@@ -19,7 +20,8 @@ pub(super) struct Calls {
     callees: Lists<u32>,
 }
 
-/// The direct calls among the functions of all shapes, by numbers of functions in the order of the shapes.
+/// The direct calls among the functions of all shapes, by numbers of functions in the order of the
+/// shapes.
 pub(super) fn calls(uses: &Uses, shapes: &[Vec<FunctionIndex>]) -> Calls {
     let functions: Vec<FunctionIndex> = shapes.iter().flatten().copied().collect();
     let mut number: SecondaryMap<FunctionIndex, Option<u32>> = SecondaryMap::new();
@@ -36,8 +38,8 @@ pub(super) fn calls(uses: &Uses, shapes: &[Vec<FunctionIndex>]) -> Calls {
     Calls { functions, callees }
 }
 
-/// The same lists, each in the order of the keys, which does not depend on the tables of functions, and without what
-/// comes twice.
+/// These lists, each in the order of the keys, which does not depend on the tables of functions,
+/// and without what comes twice.
 fn distinct(lists: &Lists<u32>, key: impl Fn(u32) -> u32) -> Lists<u32> {
     let mut result = Lists::new();
     let mut list: Vec<u32> = Vec::new();
@@ -97,8 +99,9 @@ impl Cycle {
         Cycle { open: alloc::vec![true; shapes.len()], shapes, neighbours }
     }
 
-    /// The shapes that are to be processed, in steps: the result is that of one shape after the other in the order of
-    /// their numbers, but those of one step do not refer to each other. Each shape is in one step at most.
+    /// The shapes that are to be processed, in steps: the result is that of one shape after the
+    /// other in the order of their numbers, but those of one step do not refer to each other. Each
+    /// shape is in one step at most.
     pub fn steps(&self) -> Vec<Vec<u32>> {
         let mut steps: Vec<Vec<u32>> = Vec::new();
         let mut step_of: Vec<Option<usize>> = alloc::vec![None; self.shapes.len()];
@@ -126,8 +129,8 @@ impl Cycle {
         }
     }
 
-    /// Notes that functions of a shape were merged: the shapes that it refers to, or that refer to it, are to be
-    /// processed again.
+    /// Notes that functions of a shape were merged: the shapes that it refers to, or that refer to
+    /// it, are to be processed again.
     pub fn changed(&mut self, shape: u32) {
         for &other in self.neighbours.of(self.index(shape)) {
             self.open[other as usize] = true;
@@ -198,8 +201,8 @@ mod tests {
         cycle.neighbours.of(cycle.index(a)).contains(&(cycle.index(b) as u32))
     }
 
-    /// Without that, two shapes that refer to each other would be processed at the same time, or a caller before the
-    /// callee that comes before it.
+    /// Without that, two shapes that refer to each other would be processed at the same time, or a
+    /// caller before the callee that comes before it.
     #[test]
     fn steps_keep_the_order_of_related_shapes() {
         arbtest::arbtest(|u| {
@@ -224,7 +227,8 @@ mod tests {
         });
     }
 
-    /// Without that, a shape whose callees were merged would not be compared again; or all would be, without end.
+    /// Without that, a shape whose callees were merged would not be compared again; or all would
+    /// be, without end.
     #[test]
     fn shapes_that_are_related_to_a_change_are_processed_again() {
         arbtest::arbtest(|u| {

@@ -1,7 +1,9 @@
-//! By what a function finds those with which it may share a body, when their IR is not there any more.
+//! By what a function finds those with which it may share a body, when their IR is not there any
+//! more.
 //!
-//! It is what grouping by shape and pairing by sketch look at first, of one function. It decides nothing: functions that
-//! are alike by it are compared as all others are, and of those that are not, no body would have been tried.
+//! It is what grouping by shape and pairing by sketch look at first, of one function. It decides
+//! nothing: functions that are alike by it are compared as all others are, and of those that are
+//! not, no body would have been tried.
 
 use super::align::{Sketch, effort};
 use super::{cost, may_share_body};
@@ -10,7 +12,7 @@ use crate::options::{Options, Policy};
 use crate::unit::Attributes;
 use cranelift_codegen::ir::Function;
 
-/// What is kept of a function to find those with which it may share a body: some 150 bytes.
+/// The record of a function to find those with which it may share a body: some 150 bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Likeness {
     pub shape: ShapeHash,
@@ -20,7 +22,8 @@ pub(crate) struct Likeness {
 }
 
 impl Likeness {
-    /// That of a function with this encoding. `None` if it cannot share a body with any other. Linear in its size.
+    /// That of a function with this encoding. `None` if it cannot share a body with any other.
+    /// Linear in its size.
     pub fn of(
         func: &Function,
         encoding: &Encoding,

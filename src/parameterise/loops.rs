@@ -16,8 +16,8 @@ pub(super) fn loops(func: &Function) -> LoopAnalysis {
     loops
 }
 
-/// The columns of a function, by its places, that are direct calls in a loop. Nearly linear in the size of
-/// `func`.
+/// The columns of a function, by its places, that are direct calls in a loop. Nearly linear in the
+/// size of `func`.
 pub(super) fn calls_in_loops(func: &Function, places: &[Place]) -> Vec<usize> {
     let loops = loops(func);
     let in_loop = |place: &Place| match *place {

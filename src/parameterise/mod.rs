@@ -1,24 +1,26 @@
 //! Similar functions: those that differ only in constants and references.
 //!
-//! After identical merging, [`search`] looks at the functions that a plan keeps. It reads as the list of the phases:
+//! After identical merging, [`search`] looks at the functions that a plan keeps. It reads as the
+//! list of the phases:
 //!
 //! * group functions of one shape, by the shape stream of the one canonical walk;
-//! * go through the shapes from callees to callers, so that callers of merged functions differ in a constant where
-//!   they differed in a callee;
-//! * write functions of one shape as a table of the places where they can differ (`table`, `value`), as the plan leaves
-//!   their calls so far and, where callees went into different bodies, as they are written (`shape`, `as_written`);
+//! * go through the shapes from callees to callers, so that callers of merged functions differ in a
+//!   constant where they differed in a callee;
+//! * write functions of one shape as a table of the places where they can differ (`table`,
+//!   `value`), as the plan leaves their calls so far and, where callees went into different bodies,
+//!   as they are written (`shape`, `as_written`);
 //! * divide them into sets that pay (`split`);
-//! * for each set, list the ways to pass the differences to one body (`argument_plan`), make that body (`body`,
-//!   `dispatch`), predict its size, and accept it if it really pays (`cost`).
+//! * for each set, list the ways to pass the differences to one body (`argument_plan`), make that
+//!   body (`body`, `dispatch`), predict its size, and accept it if it really pays (`cost`).
 //!
 //! Then `align` looks at what has no equal shape: functions that differ in
 //! few instructions.
 //!
-//! Sources: Swift's LLVMMergeFunctions and LLVM's GlobalMergeFunctions, which merge by parameters, too; Binaryen's
-//! MergeSimilarFunctions, which passes callees. These weigh numbers of instructions, and drop a group that does not
-//! pay as a whole.
+//! Sources: Swift's LLVMMergeFunctions and LLVM's GlobalMergeFunctions, which merge by parameters,
+//! too; Binaryen's MergeSimilarFunctions, which passes callees. These weigh numbers of
+//! instructions, and drop a group that does not pay as a whole.
 //!
-//! What it does *not* do: it does not reorder code, and does not merge functions with different control-flow graphs.
+//! It does *not* reorder code or merge functions with different control-flow graphs.
 
 mod accept;
 mod align;
@@ -66,23 +68,23 @@ use levels::{Calls, Level, calls, cycles, levels};
 use probe::{CALLEE, OwnSizes, Probed};
 use value::Symbols;
 
-/// What is known of a unit before similar functions are merged.
+/// The state of a unit before similar functions are merged.
 #[derive(Clone, Copy)]
-pub(crate) struct Given<'a> {
+pub(crate) struct SearchInput<'a> {
     pub observed: &'a Observed,
     pub encodings: &'a Encodings,
-    /// What earlier units emitted.
+    /// The cache of earlier units.
     pub earlier: Option<&'a MergeCache>,
-    /// What is shared with other units.
+    /// The sets that are shared with other units.
     pub shared: &'a Shared,
 }
 
 /// Merges functions that differ in constants and callees, and writes the result into the plan.
 ///
-/// Sizes are predicted; where the target has no model, only what a sharing map says is merged. Walks every kept function
-/// that may share its shape with another twice.
-pub(crate) fn search(workbench: &mut Workbench<'_>, given: Given<'_>) {
-    let Given { observed: _, encodings, earlier, shared } = given;
+/// Sizes are predicted; where the target has no model, only what a sharing map says is merged.
+/// Walks every kept function that may share its shape with another twice.
+pub(crate) fn search(workbench: &mut Workbench<'_>, given: SearchInput<'_>) {
+    let SearchInput { observed: _, encodings, earlier, shared } = given;
     let Workbench { plan, bodies, options, uses, .. } = &mut *workbench;
     let shapes = shapes(plan, encodings, *bodies, options);
     let calls = calls(uses, &shapes);
@@ -102,8 +104,8 @@ struct Search<'a, 'b> {
     earlier: Option<&'a MergeCache>,
     probed: Probed,
     pool: Pool<Memory>,
-    /// The cycle of the call graph that a function is in, by number, if calls within cycles are not to become
-    /// indirect.
+    /// The cycle of the call graph that a function is in, by number, if calls within cycles are not
+    /// to become indirect.
     cycles: SecondaryMap<FunctionIndex, Option<u32>>,
 }
 
@@ -121,9 +123,9 @@ impl Default for Memory {
     }
 }
 
-/// How many functions are in hand at the same time, up to the size of the last shape: the tables and the candidate
-/// bodies of as many are in memory.
-const IN_HAND: usize = 1 << 11;
+/// The number of functions that are merged at the same time, up to the size of the last shape:
+/// their tables and candidate bodies are in memory.
+const FUNCTIONS_PER_BATCH: usize = 1 << 11;
 
 impl Search<'_, '_> {
     fn is_kept(&self, function: FunctionIndex) -> bool {
@@ -168,13 +170,13 @@ impl Search<'_, '_> {
         while !rest.is_empty() {
             let mut functions = 0;
             let count = rest.iter().take_while(|shape| {
-                let fits = functions < IN_HAND;
+                let fits = functions < FUNCTIONS_PER_BATCH;
                 functions += shape.len();
                 fits
             });
-            let (in_hand, others) = rest.split_at(count.count());
+            let (batch, others) = rest.split_at(count.count());
             rest = others;
-            self.in_hand(in_hand);
+            self.merge_shapes(batch);
         }
     }
 
@@ -203,8 +205,8 @@ impl Search<'_, '_> {
     }
 }
 
-/// Walks a function as the plan leaves it so far, without a copy of it. Returns the function, with its references
-/// as they were; `None` if it cannot be walked, or names what has no symbol yet.
+/// Walks a function as the plan leaves it so far, without a copy of it. Returns the function, with
+/// its references as they were; `None` if it cannot be walked, or names what has no symbol yet.
 fn walk_redirected<'b>(
     symbols: &Symbols<'b>,
     bodies: &'b mut dyn Bodies,
@@ -243,8 +245,8 @@ fn order(plan: &Plan, function: FunctionIndex) -> (u32, u32) {
     (symbol.namespace, symbol.index)
 }
 
-/// Functions of equal shapes, up to collisions of hashes. Each group has two or more, in the order of their
-/// symbols; groups are ordered by their first functions.
+/// Functions of equal shapes, up to collisions of hashes. Each group has two or more, in the order
+/// of their symbols; groups are ordered by their first functions.
 fn shapes(
     plan: &mut Plan,
     encodings: &Encodings,
@@ -292,7 +294,7 @@ fn context<'a>(
     Context::of(options, key, symbols)
 }
 
-/// What was merged into each function. Linear in the number of functions.
+/// The functions that were merged into each function. Linear in the number of functions.
 fn merged_into(plan: &Plan) -> Lists<u32> {
     Lists::of_pairs(plan.entries().len(), || {
         plan.entries().filter_map(|(function, entry)| {

@@ -1,8 +1,10 @@
-//! Sizes in bytes, as the model of the target predicts them (`size`): of bodies, of passing arguments, of thunks.
+//! Sizes in bytes, as the model of the target predicts them (`size`): of bodies, of passing
+//! arguments, of thunks.
 //!
-//! Bodies are measured as they would be emitted. The cost of passing extra arguments at a call is the difference
-//! between a function that calls with them and one that calls without. It depends on the signature, and for each
-//! argument on the cost of computing it, so few such functions have to be made. This module decides nothing.
+//! Bodies are measured as they would be emitted. The cost of passing extra arguments at a call is
+//! the difference between a function that calls with them and one that calls without. It depends on
+//! the signature, and for each argument on the cost of computing it, so few such functions have to
+//! be made. This module decides nothing.
 
 use super::cost;
 use crate::apply::call_thunk;
@@ -15,8 +17,8 @@ use cranelift_size_model::{self as size, SizeModel};
 use hashbrown::{Equivalent, HashMap};
 use rustc_hash::FxBuildHasher;
 
-/// The function that probes call, and the symbol of bodies until they have their own. A function that names it shares no
-/// body (`walk_redirected`).
+/// The function that probes call, and the symbol of bodies until they have their own. A function
+/// that names it shares no body (`walk_redirected`).
 pub(super) static CALLEE: UserExternalName =
     UserExternalName { namespace: u32::MAX, index: u32::MAX };
 
@@ -25,13 +27,14 @@ pub(super) static CALLEE: UserExternalName =
 pub(super) struct Probe {
     /// The signature of the function itself.
     signature: Signature,
-    /// What it passes besides its own arguments.
+    /// The arguments that it passes besides its own.
     arguments: Vec<ExtraArgument>,
-    /// Whether it is a thunk as it would be emitted. If not, it has no tail call: it measures an ordinary call.
+    /// Whether it is a thunk as it would be emitted. If not, it has no tail call: it measures an
+    /// ordinary call.
     is_thunk: bool,
 }
 
-/// The same, borrowed.
+/// A [`Probe`], borrowed.
 #[derive(Hash)]
 struct ProbeRef<'a> {
     signature: &'a Signature,
@@ -66,12 +69,13 @@ impl Probed {
     }
 }
 
-/// What a thread keeps between pieces of work.
+/// The memory of a thread between pieces of work.
 #[derive(Default)]
 pub(super) struct OwnSizes {
     /// Probes whose sizes were predicted since all threads know the same ones.
     pub probed: Probed,
-    /// See [`Problem::thunks`](super::split::Problem), by how many arguments are counted, and signature.
+    /// See [`Problem::thunks`](super::split::Problem), by how many arguments are counted, and
+    /// signature.
     pub thunks: HashMap<(usize, Signature), Vec<Option<i64>>, FxBuildHasher>,
     scratch: size::Scratch,
 }
@@ -85,8 +89,8 @@ pub(super) struct Sizes<'a> {
     pub own: &'a mut OwnSizes,
 }
 
-/// An argument that takes as many bytes to compute on every target: what counts is which half-words of a constant
-/// are zero or all ones, and its sign.
+/// An argument that takes equal bytes to compute on every target: it depends on which half-words of
+/// a constant are zero or all ones, and its sign.
 fn with_equal_cost(argument: &ExtraArgument) -> ExtraArgument {
     match argument {
         ExtraArgument::Constant { ty, bits } => {
@@ -140,7 +144,8 @@ impl Sizes<'_> {
         size
     }
 
-    /// The bytes of a function that only calls another one of this signature with these extra arguments.
+    /// The bytes of a function that only calls another one of this signature with these extra
+    /// arguments.
     pub fn call(&mut self, signature: &Signature, arguments: &[ExtraArgument]) -> Option<u32> {
         self.probe(signature, arguments, false)
     }
@@ -177,14 +182,14 @@ impl Sizes<'_> {
         self.probe(&signature, core::slice::from_ref(&argument), false)
     }
 
-    /// What it takes to compute an argument beyond a zero of its type.
+    /// The bytes for computing an argument, beyond those for a zero of its type.
     fn argument(&mut self, argument: &ExtraArgument) -> Option<i64> {
         let zero = ExtraArgument::Constant { ty: argument.ty(), bits: 0 };
         Some(i64::from(self.computing(argument)?) - i64::from(self.computing(&zero)?))
     }
 
-    /// The bytes by which a call with zeros of these types as extra arguments is larger than one without. `None` if such
-    /// a call cannot be predicted.
+    /// The bytes by which a call with zeros of these types as extra arguments is larger than one
+    /// without. `None` if such a call cannot be predicted.
     pub fn passing_zeros(
         &mut self,
         signature: &Signature,
@@ -195,8 +200,8 @@ impl Sizes<'_> {
         self.more_than_a_call(signature, &zeros)
     }
 
-    /// The bytes by which a call with these extra arguments is larger than one without. `None` if such a call cannot be
-    /// predicted.
+    /// The bytes by which a call with these extra arguments is larger than one without. `None` if
+    /// such a call cannot be predicted.
     fn more_than_a_call(
         &mut self,
         signature: &Signature,
@@ -205,15 +210,16 @@ impl Sizes<'_> {
         Some(self.call(signature, arguments)?.saturating_sub(self.call(signature, &[])?))
     }
 
-    /// The bytes that it takes to pass these arguments at a call of this signature, `zeros` more than a call without takes
-    /// if they were all zero. `None` if such a call cannot be predicted.
+    /// The bytes that it takes to pass these arguments at a call of this signature, `zeros` more
+    /// than a call without takes if they were all zero. `None` if such a call cannot be predicted.
     pub fn passing(
         &mut self,
         signature: &Signature,
         zeros: u32,
         arguments: &[ExtraArgument],
     ) -> Option<u32> {
-        // Addresses that a call passes are all in registers at once: many take more than the sum of each alone.
+        // Addresses that a call passes are all in registers at once: many take more than the sum of
+        // each alone.
         if arguments.len() > cost::MAX_COUNTED_ARGUMENTS {
             let arguments = arguments.iter().map(with_equal_cost);
             let arguments: Vec<ExtraArgument> = arguments.collect();
@@ -239,8 +245,8 @@ impl Sizes<'_> {
         if observes_its_frame || !self.options.target.has_call_thunk(signature) {
             return None;
         }
-        // As it is emitted: whether it needs a frame, which arguments go on the stack and which are equal depends on all
-        // of them.
+        // As it is emitted: whether it needs a frame, which arguments go on the stack and which are
+        // equal depends on all of them.
         self.probe(signature, arguments, true)
     }
 }

@@ -1,14 +1,15 @@
-//! The functions of one shape, and what is tried with them.
+//! The functions of one shape, and the tries with them.
 //!
-//! They are compared as the plan redirects their calls and, where callees went into different bodies, with those calls as
-//! they are written (`as_written`); of the two, what saves more is accepted, and what is left after that is compared in
-//! the other way. This module judges nothing itself, and knows no order among shapes (`levels`).
+//! They are compared as the plan redirects their calls and, where callees went into different
+//! bodies, with those calls as they are written (`as_written`); of the two, what saves more is
+//! accepted, and the remaining rows are compared in the other way. This module judges nothing
+//! itself, and knows no order among shapes (`levels`).
 
 use super::judge::Judged;
 use super::table::{Parameter, Set, Table};
 use super::value::Symbols;
 use super::{Memory, Search, Workbench, as_written, order, walk_redirected};
-use crate::apply::Written;
+use crate::apply::KeptCalls;
 use crate::plan::Disposition;
 use crate::threads::for_each;
 use crate::unit::{Bodies, FunctionIndex};
@@ -19,11 +20,11 @@ use cranelift_codegen::ir::UserExternalName;
 
 /// Functions that had one shape before their callees were merged, and what a walk finds.
 struct Shape<'s> {
-    /// Its position among those in hand.
+    /// Its position in the batch.
     number: usize,
     functions: &'s [FunctionIndex],
     /// The calls that are compared as they are written.
-    written: Arc<Written>,
+    written: Arc<KeptCalls>,
     /// Whether more of them could have one shape if some calls were as they are written.
     may_differ: bool,
     /// Those that have one shape now.
@@ -36,12 +37,13 @@ struct Shape<'s> {
     addressed: Vec<UserExternalName>,
 }
 
-/// The ways to compare the functions of a shape: all calls as the plan redirects them, or some as they are written.
+/// The ways to compare the functions of a shape: all calls as the plan redirects them, or some as
+/// they are written.
 const WAYS: usize = 2;
 
 impl Search<'_, '_> {
     /// Merges functions of some shapes that do not refer to each other.
-    pub(super) fn in_hand(&mut self, shapes: &[&[FunctionIndex]]) {
+    pub(super) fn merge_shapes(&mut self, shapes: &[&[FunctionIndex]]) {
         let new = |(number, &functions)| Shape::new(number, functions, Arc::default());
         let mut redirected: Vec<Shape<'_>> = shapes.iter().enumerate().map(new).collect();
         self.find(&mut redirected);
@@ -65,8 +67,8 @@ impl Search<'_, '_> {
             saved[shape][way] += judged.saved();
         }
         let best = |shape: usize| usize::from(saved[shape][1] > saved[shape][0]);
-        // The sets are accepted only now: some may call others, and the places of constants were found in the functions
-        // as they were.
+        // The sets are accepted only now: some may call others, and the places of constants were
+        // found in the functions as they were.
         for ((shape, way), judged) in of.into_iter().zip(judged) {
             if way == best(shape) {
                 self.accept(judged);
@@ -98,7 +100,7 @@ impl Search<'_, '_> {
         let symbols = Symbols { plan, earlier: *earlier, options, written: merged };
         for_each(*bodies, pool, &mut shapes, |bodies, memory, shape| {
             let tables = shape.walk(&symbols, bodies, memory, &mut |_| {});
-            let mut written = Written::default();
+            let mut written = KeptCalls::default();
             for table in &tables {
                 as_written::differing(table, plan, merged, merged_into, &mut written);
             }
@@ -119,8 +121,8 @@ impl Search<'_, '_> {
         });
         for shape in shapes {
             self.workbench.plan.stats_mut().similar.walks += shape.walks;
-            // Arguments may name functions of this shape whose disposition is still open, so mark their addresses
-            // taken.
+            // Arguments may name functions of this shape whose disposition is still open, so mark
+            // their addresses taken.
             for symbol in shape.addressed.drain(..) {
                 self.workbench.uses.add_address(self.workbench.plan, &symbol);
             }
@@ -129,12 +131,13 @@ impl Search<'_, '_> {
 }
 
 impl<'s> Shape<'s> {
-    fn new(number: usize, functions: &'s [FunctionIndex], written: Arc<Written>) -> Shape<'s> {
+    fn new(number: usize, functions: &'s [FunctionIndex], written: Arc<KeptCalls>) -> Shape<'s> {
         let (may_differ, tables, sets, walks, addressed) = Default::default();
         Shape { number, functions, written, may_differ, tables, sets, walks, addressed }
     }
 
-    /// Walks the functions, and finds the sets of those that differ only where parameters can stand.
+    /// Walks the functions, and finds the sets of those that differ only where parameters can
+    /// stand.
     fn find(&mut self, symbols: &Symbols<'_>, bodies: &mut dyn Bodies, memory: &mut Memory) {
         let plan = symbols.plan;
         let (mut passes, mut walks) = (false, 0);
@@ -157,7 +160,8 @@ impl<'s> Shape<'s> {
         }
     }
 
-    /// Walks the functions that are kept. Returns tables of those that have one shape, and calls `walked` after each walk.
+    /// Walks the functions that are kept. Returns tables of those that have one shape, and calls
+    /// `walked` after each walk.
     fn walk(
         &self,
         symbols: &Symbols<'_>,

@@ -1,14 +1,16 @@
 //! Splitting: which of the functions of one shape should share a body.
 //!
-//! A body for all of them has a parameter for each place at which any two differ, and every call pays for all of
-//! these. So it can be better to have several bodies, each for functions that differ in less. Sets are divided by
-//! the values of one parameter at a time, where the parts save more than the whole; a part that does not pay is
-//! divided further, never dropped as a whole. Where a body can take only so many values of a parameter, because it
-//! dispatches among them, what is left is divided into groups of several values. The savings of a set are estimated
-//! here, from the size of one function; whether a part really pays is determined from that of its body, elsewhere.
+//! A body for all of them has a parameter for each place at which any two differ, and every call
+//! pays for all of these. So it can be better to have several bodies, each for functions that
+//! differ in less. Sets are divided by the values of one parameter at a time, where the parts save
+//! more than the whole; a part that does not pay is divided further, never dropped as a whole.
+//! Where a body can take only a limited number of values of a parameter, because it dispatches
+//! among them, the rest is divided into groups of several values. The savings of a set are
+//! estimated here, from the size of one function; whether a part really pays is determined from
+//! that of its body, elsewhere.
 //!
-//! Dividing a set of n functions with p parameters takes O(n log n) for fixed p, and every function is in at most
-//! 2p sets during the division.
+//! Dividing a set of n functions with p parameters takes O(n log n) for fixed p, and every function
+//! is in at most 2p sets during the division.
 
 use super::cost;
 use alloc::collections::BTreeSet;
@@ -19,8 +21,9 @@ use alloc::vec::Vec;
 pub(super) struct Problem {
     /// Bytes of one body.
     pub body: i64,
-    /// Bytes of a thunk that passes so many arguments, beyond what it takes to pass each alone: those that find no
-    /// register go on the stack. The last difference goes on. `None` if there is no such thunk.
+    /// Bytes of a thunk by the number of its arguments, beyond the bytes for passing each alone:
+    /// those that find no register go on the stack. The last difference goes on. `None` if there is
+    /// no such thunk.
     pub thunks: Vec<Option<i64>>,
     pub rows: Vec<Row>,
     pub columns: Vec<Column>,
@@ -35,7 +38,7 @@ pub(super) struct Row {
     pub thunk: bool,
 }
 
-/// What could be a parameter.
+/// A candidate for a parameter.
 pub(super) struct Column {
     /// The number of the value that each row has, in the order of `cost`.
     pub cells: Vec<u32>,
@@ -92,7 +95,7 @@ impl Problem {
         self.varying(rows).all(|column| !self.columns[column].is_forbidden())
     }
 
-    /// Bytes that these rows save, roughly: in one body, or in as many as there must be.
+    /// Bytes that these rows save, roughly: in one body, or in the least possible number of bodies.
     fn profit(&self, rows: &[u32]) -> i64 {
         let crowded = self.crowded(rows);
         match crowded.is_empty() {
@@ -141,7 +144,7 @@ impl Problem {
         saved
     }
 
-    /// Bytes of a thunk that passes so many arguments, beyond those.
+    /// Bytes of a thunk that passes this number of arguments, beyond those.
     fn thunk(&self, arguments: usize) -> Option<i64> {
         let last = self.thunks.len() - 1;
         if arguments <= last {
@@ -160,8 +163,8 @@ impl Problem {
         values.len() as i64
     }
 
-    /// Divides a set, if its parts are better than the whole, or in any case if it `must` be divided. Parts of one
-    /// row are left out.
+    /// Divides a set, if its parts are better than the whole, or in any case if it `must` be
+    /// divided. Parts of one row are left out.
     pub fn divide(&self, part: &Part, must: bool) -> Option<Vec<Part>> {
         let Part { rows, done } = part;
         let whole = if must { i64::MIN / 2 } else { self.profit(rows) };
@@ -193,8 +196,8 @@ impl Problem {
         best.map(|(_, parts)| parts).or_else(|| self.by_groups(part))
     }
 
-    /// The columns in which these rows have more values than one body can take, without those that must not be
-    /// parameters at all; each with the number of its values.
+    /// The columns in which these rows have more values than one body can take, without those that
+    /// must not be parameters at all; each with the number of its values.
     fn crowded(&self, rows: &[u32]) -> Vec<(usize, usize)> {
         let limited = self.columns.iter().enumerate().filter(|(_, column)| {
             // Cheap to see in most cases: no column has more values than there are rows.
@@ -206,9 +209,9 @@ impl Problem {
         crowded.map(|(at, values, _)| (at, values)).collect()
     }
 
-    /// Groups of rows that have no more values in the crowded columns than one body can take, about equally many.
-    /// Rows with the same value in a crowded column come together; or, if that saves more, rows that agree in the
-    /// other columns. O(n log n) in the number of rows.
+    /// Groups of rows that have no more values in the crowded columns than one body can take, about
+    /// equally many. Rows with the same value in a crowded column come together; or, if that saves
+    /// more, rows that agree in the other columns. O(n log n) in the number of rows.
     fn groups(&self, rows: &[u32], crowded: &[(usize, usize)]) -> Vec<Vec<u32>> {
         let by_crowded: Vec<usize> = crowded.iter().map(|&(column, _)| column).collect();
         let mut by_others: Vec<usize> =
@@ -285,8 +288,8 @@ impl Problem {
         Some(parts)
     }
 
-    /// The parts by the values of a column, and what they save: those that pay alone, and the rest. `None` if the
-    /// whole set is one part.
+    /// The parts by the values of a column, and what they save: those that pay alone, and the rest.
+    /// `None` if the whole set is one part.
     fn by(&self, part: &Part, column: usize) -> Option<(i64, Vec<Part>)> {
         let cells = &self.columns[column].cells;
         let mut sorted = part.rows.clone();

@@ -1,13 +1,13 @@
-//! Functions of one shape as a table: a row for each function, a column for each place at which it has a constant
-//! or a reference.
+//! Functions of one shape as a table: a row for each function, a column for each place at which it
+//! has a constant or a reference.
 //!
-//! Functions with equal shape streams are one walk: the same instructions over the same operands. Their constants
-//! and references are at places that the shape fixes. A column with one value carries no information; columns with
-//! the same values in every row are one parameter; all others are parameters of their own. This module compares; it
-//! does *not* know what pays.
+//! Functions with equal shape streams are one walk: the same instructions over the same operands.
+//! Their constants and references are at places that the shape fixes. A column with one value
+//! carries no information; columns with the same values in every row are one parameter; all others
+//! are parameters of their own. This module compares; it does *not* know what pays.
 
 use super::value::{Symbols, Value, blocks_with_addresses};
-use crate::apply::Written;
+use crate::apply::KeptCalls;
 use crate::canon::{Encoding, Mark, Place, Scratch};
 use crate::interner::Interner;
 use crate::unit::{FunctionIndex, Linkage};
@@ -22,13 +22,13 @@ use rustc_hash::FxBuildHasher;
 /// A number for each distinct content of a cell.
 pub(super) type Cell = u32;
 
-/// A call of the function itself: the same content for every function of the table.
+/// A call of the function itself: one content for every function of the table.
 const ITSELF: Cell = 0;
 
 /// Functions of one shape.
 pub(super) struct Table {
     /// The calls that are compared as they are written.
-    written: Arc<Written>,
+    written: Arc<KeptCalls>,
     width: usize,
     functions: Vec<FunctionIndex>,
     /// The places of the columns in the first function.
@@ -57,7 +57,7 @@ pub(super) struct Set<'a> {
 }
 
 impl Table {
-    pub fn new(written: &Arc<Written>) -> Table {
+    pub fn new(written: &Arc<KeptCalls>) -> Table {
         let mut table = Table {
             written: written.clone(),
             width: 0,
@@ -89,7 +89,7 @@ impl Table {
     }
 
     /// The calls that are compared as they are written.
-    pub fn written(&self) -> &Written {
+    pub fn written(&self) -> &KeptCalls {
         &self.written
     }
 
@@ -139,7 +139,8 @@ impl Table {
         cells.filter(|&(_, &cell)| cell == ITSELF).map(|(column, _)| column)
     }
 
-    /// Adds a function of the shape of the table, which was just walked. Linear in the number of its places.
+    /// Adds a function of the shape of the table, which was just walked. Linear in the number of
+    /// its places.
     pub fn push(
         &mut self,
         function: FunctionIndex,
@@ -149,7 +150,8 @@ impl Table {
         symbols: &Symbols<'_>,
     ) {
         let entry = symbols.plan.entry(function);
-        // A call of a preemptible function, also by itself, goes to the definition that takes its symbol.
+        // A call of a preemptible function, also by itself, goes to the definition that takes its
+        // symbol.
         let own = (entry.attributes().linkage != Linkage::Preemptible).then_some(entry.symbol());
         let start = self.cells.len();
         let addressed = blocks_with_addresses(body);
@@ -172,8 +174,8 @@ impl Table {
                     key.extend_from_slice(&(ty.index() as u16).to_le_bytes());
                     key.extend_from_slice(&bytes.to_le_bytes());
                 }
-                // A mismatched self-call is an ordinary callee: it is not known which arguments it would have to
-                // pass on.
+                // A mismatched self-call is an ordinary callee: it is not known which arguments it
+                // would have to pass on.
                 Some(Value::Callee { symbol, signature, .. })
                     if Some(symbol) == own && **signature == body.signature =>
                 {
@@ -218,8 +220,8 @@ impl Table {
         self.functions.push(function);
     }
 
-    /// Sets of rows that agree in everything that cannot become a parameter: each set ascending, and the sets in
-    /// the order of their first rows.
+    /// Sets of rows that agree in everything that cannot become a parameter: each set ascending,
+    /// and the sets in the order of their first rows.
     pub fn sets(&self) -> Vec<Vec<u32>> {
         let mut number: HashMap<Vec<(usize, Cell)>, usize, FxBuildHasher> = HashMap::default();
         let mut sets: Vec<Vec<u32>> = Vec::new();
@@ -235,14 +237,15 @@ impl Table {
         sets
     }
 
-    /// The columns in which `rows` differ, grouped by equal values, in the order of the walk. Linear in their
-    /// sizes.
+    /// The columns in which `rows` differ, grouped by equal values, in the order of the walk.
+    /// Linear in their sizes.
     pub fn parameters(&self, rows: &[u32]) -> Vec<Parameter> {
         parameters_of(self.width, rows, |row, column| self.at(row, column))
     }
 }
 
-/// The columns in which `rows` differ, grouped by equal values, in the order of the columns. Linear in their sizes.
+/// The columns in which `rows` differ, grouped by equal values, in the order of the columns. Linear
+/// in their sizes.
 pub(super) fn parameters_of<C: Copy + Eq + Hash>(
     width: usize,
     rows: &[u32],

@@ -1,5 +1,5 @@
-//! The uses of the functions that a plan keeps: how often they are called, and whether more than calls needs their
-//! symbols.
+//! The uses of the functions that a plan keeps: how often they are called, and whether more than
+//! calls needs their symbols.
 
 use crate::congruence::Compiled;
 use crate::extra_argument::ExtraArgument;
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, Inst, InstructionData, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 
-/// What is known of each function.
+/// The properties of each function.
 #[derive(Clone, Copy, Default)]
 struct Use {
     calls: u32,
@@ -22,9 +22,11 @@ struct Use {
 /// The uses of some functions of a unit after a plan.
 pub(super) struct Uses {
     of: SecondaryMap<FunctionIndex, Use>,
-    /// The functions of which all uses are known. Of others, it is assumed that they must keep their symbols.
+    /// The functions of which all uses are known. Of others, it is assumed that they must keep
+    /// their symbols.
     known: EntitySet<FunctionIndex>,
-    /// The references by name from kept functions to those of which all uses are known, by the function that refers.
+    /// The references by name from kept functions to those of which all uses are known, by the
+    /// function that refers.
     references: Vec<(FunctionIndex, FunctionIndex)>,
     /// Whether all symbols must stay.
     keep_symbols: bool,
@@ -36,7 +38,8 @@ const FUNCTIONS: usize = 256;
 /// Some functions, and what they refer to: those of which all uses are to be known.
 #[derive(Default)]
 struct Referring {
-    /// Functions of the plan, each with the function of the unit whose body it has, if it has not one of the plan.
+    /// Functions of the plan, each with the function of the unit whose body it has, if it has not
+    /// one of the plan.
     functions: Vec<(FunctionIndex, FunctionIndex)>,
     references: Vec<(FunctionIndex, FunctionIndex)>,
     /// One for each call.
@@ -116,8 +119,9 @@ fn addressed(plan: &Plan, symbol: &UserExternalName) -> Option<FunctionIndex> {
 }
 
 impl Uses {
-    /// The uses of the functions in `known`, by all code but what is compiled already. Linear in the number of pointers and references, and in the number of
-    /// instructions of functions that refer to one of these.
+    /// The uses of the functions in `known`, by all code except compiled code. Linear in
+    /// the number of pointers and references, and in the number of instructions of functions that
+    /// refer to one of these.
     pub fn of(
         known: EntitySet<FunctionIndex>,
         plan: &Plan,
@@ -196,8 +200,8 @@ impl Uses {
         }
     }
 
-    /// The references by name from kept functions to those of which all uses are known, ascending by the function
-    /// that refers.
+    /// The references by name from kept functions to those of which all uses are known, ascending
+    /// by the function that refers.
     pub fn references(&self) -> &[(FunctionIndex, FunctionIndex)] {
         &self.references
     }

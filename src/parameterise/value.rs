@@ -1,9 +1,9 @@
 //! The content of a place of a function where similar functions may differ.
 //!
-//! The walk notes what each instruction holds ([`Operand`]); this module says which of that can be passed to a body.
-//! It does *not* decide what becomes a parameter.
+//! The walk notes what each instruction holds ([`Operand`]); this module says which of that can be
+//! passed to a body. It does *not* choose the parameters.
 
-use crate::apply::Written;
+use crate::apply::KeptCalls;
 use crate::canon::{Operand, Place};
 use crate::extra_argument::{ExtraArgument, Substitute, computed_as, extended_signature};
 use crate::incremental::MergeCache;
@@ -41,9 +41,9 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// The same value, with `colocated` only if no other definition can take the symbol's place when libraries are
-    /// linked: a near or redirected call of an externally visible function goes to the unit's own definition, while
-    /// its address is whatever the linker finds.
+    /// This value, with `colocated` only if no other definition can take the symbol's place when
+    /// libraries are linked: a near or redirected call of an externally visible function goes to
+    /// the unit's own definition, while its address is whatever the linker finds.
     fn near(mut self, symbols: &Symbols<'_>) -> Value {
         match &mut self {
             Value::Callee { symbol, colocated, direct, .. } => {
@@ -100,11 +100,11 @@ impl Value {
 /// The symbols of the plan and of earlier units, where functions are compared.
 pub(super) struct Symbols<'a> {
     pub plan: &'a Plan,
-    /// What earlier units emitted.
+    /// The cache of earlier units.
     pub earlier: Option<&'a MergeCache>,
     pub options: &'a Options<'a>,
     /// The calls that are compared as they are written.
-    pub written: &'a Written,
+    pub written: &'a KeptCalls,
 }
 
 impl Symbols<'_> {
@@ -122,8 +122,9 @@ impl Symbols<'_> {
             || self.earlier.is_some_and(|earlier| earlier.had(symbol))
     }
 
-    /// The value that an operand of an instruction holds after the plan, if it can become a parameter. `arguments` are
-    /// those of the walk ([`Scratch::arguments`](crate::canon::Scratch)), `addressed` is the result of
+    /// The value that an operand of an instruction holds after the plan, if it can become a
+    /// parameter. `arguments` are those of the walk
+    /// ([`Scratch::arguments`](crate::canon::Scratch)), `addressed` is the result of
     /// [`blocks_with_addresses`]. The function may be one that the verifier refuses.
     pub fn value_of(
         &self,
@@ -183,13 +184,14 @@ impl Symbols<'_> {
     }
 }
 
-/// The blocks of which the address of a handler is taken, ascending: the address belongs to the one call at the end
-/// of the block, so the calls of these blocks stay what and where they are.
+/// The blocks of which the address of a handler is taken, ascending: the address belongs to the one
+/// call at the end of the block, so the calls of these blocks stay what and where they are.
 pub(super) fn blocks_with_addresses(func: &Function) -> Vec<Block> {
     if func.dfg.exception_tables.is_empty() {
         return Vec::new();
     }
-    // In memory order, which is several times cheaper than block by block; instructions without a place do no harm.
+    // In memory order, which is several times cheaper than block by block; instructions without a
+    // place do no harm.
     let insts = (0..func.dfg.num_insts()).map(Inst::new);
     let blocks = insts.filter_map(|inst| match func.dfg.insts[inst] {
         InstructionData::ExceptionHandlerAddress { opcode: _, block, imm: _ } => Some(block),
@@ -207,8 +209,8 @@ fn constant(ty: Type, bits: u128) -> Option<Value> {
     passed.then_some(Value::Constant { ty, bits: bits & mask })
 }
 
-/// The callee of a call, if it can become a parameter: a patchable call means this very function, and a function
-/// that Cranelift provides has no address.
+/// The callee of a call, if it can become a parameter: a patchable call means this very function,
+/// and a function that Cranelift provides has no address.
 fn callee(func: &Function, func_ref: FuncRef) -> Option<(&UserExternalName, &Signature, bool)> {
     let callee = func.dfg.ext_funcs.get(func_ref)?;
     let symbol = user_symbol(func, &callee.name).filter(|_| !callee.patchable)?;

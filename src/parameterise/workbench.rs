@@ -1,12 +1,13 @@
-//! The workbench of merging with parameters: what is known of the unit while functions come to share bodies, and the one
-//! place that writes such a body into the plan.
+//! The workbench of merging with parameters: the state of the unit while functions come to
+//! share bodies, and the one place that writes such a body into the plan.
 //!
-//! Sets of functions of one shape and pairs of aligned functions are two proposers: they make a body, and say of each
-//! function what it passes and whether it becomes a thunk. It does *not* ask what pays.
+//! Sets of functions of one shape and pairs of aligned functions are two proposers: they make a
+//! body, and say of each function what it passes and whether it becomes a thunk. It does *not* ask
+//! what pays.
 
 use super::uses::Uses;
-use super::{Given, merged_into, merges_left};
-use crate::apply::Written;
+use super::{SearchInput, merged_into, merges_left};
+use crate::apply::KeptCalls;
 use crate::extra_argument::ExtraArgument;
 use crate::lists::Lists;
 use crate::options::Options;
@@ -26,12 +27,13 @@ pub(crate) struct Workbench<'a> {
     pub options: &'a Options<'a>,
     /// As they were before any function shared a body, and those of new bodies.
     pub(super) uses: Uses,
-    /// What was merged into each function.
+    /// The functions that were merged into each function.
     pub(super) merged_into: Lists<u32>,
-    /// The functions that share parameterised bodies, and those that were merged into them before: where their calls go as
-    /// they are written.
-    pub(super) merged: Written,
-    /// Predicted bytes of functions whose calls are as they were written; `None` where they cannot be predicted.
+    /// The functions that share parameterised bodies, and those that were merged into them before:
+    /// where their calls go as they are written.
+    pub(super) merged: KeptCalls,
+    /// Predicted bytes of functions whose calls are as they were written; `None` where they cannot
+    /// be predicted.
     pub(super) sizes: HashMap<FunctionIndex, Option<i64>, FxBuildHasher>,
     /// How many more functions may be merged.
     pub(super) limit: usize,
@@ -42,21 +44,22 @@ pub(crate) struct Workbench<'a> {
 /// A function that shares a body.
 pub(super) struct Member {
     pub function: FunctionIndex,
-    /// What it passes to the body behind its own arguments.
+    /// The arguments that it passes to the body behind its own.
     pub arguments: Arc<[ExtraArgument]>,
     /// Whether it becomes a thunk, whatever is known of its uses when it is written into the plan.
     pub thunk: bool,
 }
 
 impl<'a> Workbench<'a> {
-    /// The workbench of a unit after identical merging. Reads every function that refers to another one.
+    /// The workbench of a unit after identical merging. Reads every function that refers to another
+    /// one.
     pub fn new(
         plan: &'a mut Plan,
-        given: Given<'_>,
+        given: SearchInput<'_>,
         bodies: &'a mut dyn Bodies,
         options: &'a Options<'a>,
     ) -> Workbench<'a> {
-        let Given { observed, encodings, .. } = given;
+        let SearchInput { observed, encodings, .. } = given;
         let compiled = encodings.compiled();
         let mut known: EntitySet<FunctionIndex> = EntitySet::new();
         for (function, _) in plan.entries() {
@@ -70,7 +73,7 @@ impl<'a> Workbench<'a> {
         Workbench {
             uses,
             merged_into: merged_into(plan),
-            merged: Written::default(),
+            merged: KeptCalls::default(),
             sizes: HashMap::default(),
             limit: merges_left(plan, options),
             next_class: plan.classes(),
@@ -80,18 +83,19 @@ impl<'a> Workbench<'a> {
         }
     }
 
-    /// What was merged into a function.
+    /// The functions that were merged into a function.
     pub(super) fn followers(&self, function: FunctionIndex) -> Vec<FunctionIndex> {
         let followers = self.merged_into.get(function.as_u32() as usize);
         followers.iter().copied().map(FunctionIndex::from_u32).collect()
     }
 
-    /// Finds out anew what was merged into each function.
+    /// Finds anew the functions that were merged into each function.
     pub(super) fn find_followers(&mut self) {
         self.merged_into = merged_into(self.plan);
     }
 
-    /// A symbol for the body of some functions, and all functions of the unit that come to it, ascending.
+    /// A symbol for the body of some functions, and all functions of the unit that come to it,
+    /// ascending.
     pub(super) fn fresh_symbol(
         &mut self,
         members: &[Member],
@@ -121,8 +125,9 @@ impl<'a> Workbench<'a> {
         let to = add_body(self.plan, symbol, key, self.next_class, body);
         self.next_class += 1;
         self.uses.add_body(to, members.iter().map(|member| member.function));
-        // What is passed keeps code. Of all members before it is decided what becomes of any: they may pass the addresses of each
-        // other, also by the symbols of functions that were merged into them.
+        // Passed functions keep code. Of all members before any disposition is decided: they may
+        // pass the addresses of each other, also by the symbols of functions that were merged into
+        // them.
         let arguments = members.iter().flat_map(|member| &*member.arguments);
         for symbol in arguments.filter_map(ExtraArgument::symbol) {
             self.keep_thunk(symbol);
@@ -152,7 +157,8 @@ impl<'a> Workbench<'a> {
         to
     }
 
-    /// Makes what was merged into a function follow it to `to`, with these arguments behind its own.
+    /// Makes the functions that were merged into a function follow it to `to`, with these arguments
+    /// behind its own.
     fn follow(
         &mut self,
         function: FunctionIndex,
@@ -176,7 +182,8 @@ impl<'a> Workbench<'a> {
         self.plan.align(Item::Function(to), alignment.into());
     }
 
-    /// Makes a function whose address is passed a thunk, if only its calls pass the extra arguments so far.
+    /// Makes a function whose address is passed a thunk, if only its calls pass the extra arguments
+    /// so far.
     fn keep_thunk(&mut self, symbol: &UserExternalName) {
         // One that an earlier unit eliminated is not passed: its calls pass its extra arguments.
         if let Some(function) = self.plan.function(symbol)
@@ -188,16 +195,18 @@ impl<'a> Workbench<'a> {
     }
 }
 
-/// Whether a function that need not keep its symbol becomes a thunk of so many bytes, where its calls take `calls` bytes to
-/// pass the extra arguments.
+/// Whether a function that need not keep its symbol becomes a thunk of `thunk` bytes, where its
+/// calls take `calls` bytes to pass the extra arguments.
 ///
-/// For a single call never: it could only be because thunks are written in fewer bytes than the back end needs for a call,
-/// and the caller would then differ from others in a callee and no longer in constants.
+/// For a single call never: it could only be because thunks are written in fewer bytes than the
+/// back end needs for a call, and the caller would then differ from others in a callee and no
+/// longer in constants.
 pub(super) fn is_cheaper(thunk: i64, calls: i64, count: u32) -> bool {
     count > 1 && thunk < calls
 }
 
-/// Adds a parameterised body to a plan, in a class of its own. `key` is that of the functions that share it.
+/// Adds a parameterised body to a plan, in a class of its own. `key` is that of the functions that
+/// share it.
 fn add_body(
     plan: &mut Plan,
     symbol: UserExternalName,

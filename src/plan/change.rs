@@ -1,7 +1,8 @@
-//! The functions that change a plan: what becomes of a function or data object is written here and nowhere else.
+//! The functions that change a plan: the disposition of a function or data object is written here
+//! and nowhere else.
 //!
-//! They keep the tables of a plan consistent with each other. They decide nothing: `decide`, `parameterise` and
-//! `incremental` do.
+//! They keep the tables of a plan consistent with each other. They decide nothing: `decide`,
+//! `parameterise` and `incremental` do.
 
 use super::{
     DataEntry, Disposition, EarlierUnits, Emission, LateThunk, NewBody, Outcome, Plan, Reason,
@@ -12,8 +13,8 @@ use crate::extra_argument::ExtraArgument;
 use crate::options::Options;
 use crate::stats::{Merged, SimilarCounts, Stats};
 use crate::unit::{
-    Alignment, Attributes, Beyond, DataIndex, DataSummary, Defined, FunctionIndex, Item, Numbering,
-    Unit,
+    Alignment, Attributes, DataIndex, DataSummary, Defined, ExternalSymbols, FunctionIndex, Item,
+    Numbering, Unit,
 };
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,7 +23,8 @@ use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 use cranelift_mergefunc_checker::{Proof, Refutation};
 use hashbrown::HashMap;
 
-/// An entry that is added for a function that is not of the unit, or that the plan makes. It is kept.
+/// An entry that is added for a function that is not of the unit, or that the plan makes. It is
+/// kept.
 pub(crate) struct Added {
     pub symbol: UserExternalName,
     pub attributes: Attributes,
@@ -34,8 +36,8 @@ pub(crate) struct Added {
     pub has_equals: bool,
 }
 
-/// An entry that is added for a data object of an earlier unit. It is kept, and has the attributes and the size of
-/// another one.
+/// An entry that is added for a data object of an earlier unit. It is kept, and has the attributes
+/// and the size of another one.
 pub(crate) struct AddedData {
     pub symbol: UserExternalName,
     pub like: DataEntry,
@@ -49,7 +51,7 @@ impl Plan {
     /// The plan of a unit that merges nothing, so far for these reasons.
     pub(crate) fn new(
         unit: Unit,
-        beyond: Beyond,
+        beyond: ExternalSymbols,
         stats: Stats,
         options: &Options<'_>,
         mut reason: impl FnMut(Item) -> Reason,
@@ -115,7 +117,7 @@ impl Plan {
         (outcome.kind, outcome.reason) = (to.map(|_| ()), reason);
     }
 
-    /// The same for a data object.
+    /// Sets the disposition of a data object.
     pub(crate) fn set_data(&mut self, data: DataIndex, to: Disposition<DataIndex>, reason: Reason) {
         let entry = &mut self.data[data];
         (entry.disposition, entry.reason) = (to, reason);
@@ -173,7 +175,8 @@ impl Plan {
         }
     }
 
-    /// Says, of each function that was added, whose code it has if it is kept: that of an equal one that came before it.
+    /// Says, of each function that was added, whose code it has if it is kept: that of an equal one
+    /// that came before it.
     pub(crate) fn set_code(&mut self, code: Vec<FunctionIndex>) {
         self.emission.code = code;
     }
@@ -187,7 +190,7 @@ impl Plan {
         self.outcomes.push(Outcome { has_equals, ..kept })
     }
 
-    /// The same for a data object.
+    /// Adds a data object.
     pub(crate) fn add_data(&mut self, added: AddedData) -> DataIndex {
         let AddedData { symbol, like, reason, class, alignment } = added;
         let disposition = Disposition::Keep;
@@ -287,7 +290,7 @@ impl Plan {
         self.earlier.late_thunks.insert(at, LateThunk { function, signature });
     }
 
-    /// Records what was proved of the plan.
+    /// Records the proof of the plan.
     pub(crate) fn set_proof(&mut self, proof: Proof) {
         self.proof = Some(Ok(proof));
     }
@@ -298,7 +301,7 @@ impl Plan {
     }
 
     /// Counts the functions and data objects that are merged away.
-    pub(crate) fn count(&mut self) {
+    pub(crate) fn recompute_stats(&mut self) {
         let Plan { outcomes, data, numbering, stats, .. } = self;
         let functions = outcomes.values().take(numbering.functions);
         let merged = |outcome: &&Outcome| outcome.disposition() != Disposition::Keep;
@@ -356,7 +359,8 @@ impl Plan {
         }
     }
 
-    /// Removes the parameterised bodies that were merged into others, to which nothing refers. They are the last entries.
+    /// Removes the parameterised bodies that were merged into others, to which nothing refers. They
+    /// are the last entries.
     pub(crate) fn remove_parameterised_bodies(&mut self) {
         let Plan { functions, outcomes, details, data, symbols, new_bodies, similar, .. } = self;
         let is_parameterised = |new: &&NewBody| new.copy_of.is_none();

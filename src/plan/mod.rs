@@ -1,7 +1,7 @@
 //! The plan: the disposition of every function, and the reason for it.
 //!
-//! Plain data. `decide` and `parameterise` make it, all through the few functions of `change`; `apply` carries it
-//! out, function by function.
+//! Plain data. `decide` and `parameterise` make it, all through the few functions of `change`;
+//! `apply` carries it out, function by function.
 //!
 //! | member G of the class of F | outcome |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | externally called | alias where the back end has aliases, else thunk |
 //! | pinned, not to be merged, thunk not smaller than the body | kept |
 //!
-//! A read-only data object with an insignificant address is redirected if it is local, else an alias where the back
-//! end has aliases, else kept.
+//! A read-only data object with an insignificant address is redirected if it is local, else an
+//! alias where the back end has aliases, else kept.
 
 mod change;
 mod outputs;
@@ -32,8 +32,8 @@ use crate::extra_argument::{ExtraArgument, Substitute};
 use crate::stats::Stats;
 use crate::target::{OptimizeFor, Target};
 use crate::unit::{
-    Alignment, Attributes, Beyond, DataAttributes, DataIndex, Defined, FunctionIndex, Item,
-    Linkage, Node, Numbering, ResolveSymbol, Resolved, Symbols, resolved, resolved_data,
+    Alignment, Attributes, DataAttributes, DataIndex, Defined, ExternalSymbols, FunctionIndex,
+    Item, Linkage, Node, Numbering, ResolveSymbol, Resolved, Symbols, resolved, resolved_data,
 };
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -43,8 +43,10 @@ use cranelift_mergefunc_checker::{Proof, Refutation};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-/// The disposition of a function, or of a data object (which never becomes a thunk). `I` identifies the item that
-/// it is merged into.
+/// The disposition of a function, or of a data object (which never becomes a thunk). `I` identifies
+/// the item that it is merged into.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disposition<I = FunctionIndex> {
     /// It is emitted: a body after [`Plan::apply`](crate::Plan::apply), data with the pointers that
@@ -89,7 +91,7 @@ impl<I> Disposition<I> {
         }
     }
 
-    /// The same disposition, with the items renamed.
+    /// This disposition, with the items renamed.
     pub fn map<J>(self, name: impl FnOnce(I) -> J) -> Disposition<J> {
         match self {
             Disposition::Keep => Disposition::Keep,
@@ -101,13 +103,15 @@ impl<I> Disposition<I> {
 }
 
 /// The plan's entry for one function.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     plan: &'a Plan,
     function: FunctionIndex,
 }
 
-/// What becomes of a function: 12 bytes, of which there are as many as functions.
+/// The disposition of a function: 12 bytes for each function.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     /// The representative; the function itself if it is kept.
@@ -126,7 +130,7 @@ impl Outcome {
     }
 }
 
-/// What few functions have.
+/// Details that few functions have.
 #[derive(Clone, Debug, Default)]
 struct Details {
     /// The extra arguments of a call to the representative.
@@ -151,15 +155,16 @@ impl<'a> Entry<'a> {
         self.outcome().reason
     }
 
-    /// The number of its class. Functions are equal exactly if they have the same number, merged or not: as they
-    /// were added. Merging similar functions can make functions of several classes equal, and changes no number.
-    /// The numbers are dense and follow the order of the classes' smallest symbols.
+    /// The number of its class. Functions are equal exactly if they have the same number, merged or
+    /// not: as they were added. Merging similar functions can make functions of several classes
+    /// equal, and changes no number. The numbers are dense and follow the order of the classes'
+    /// smallest symbols.
     pub fn class(&self) -> u32 {
         self.outcome().class
     }
 
-    /// The extra arguments of a call that goes to the function that replaces it: none, unless the function was
-    /// merged with others that differ from it in constants and callees.
+    /// The extra arguments of a call that goes to the function that replaces it: none, unless the
+    /// function was merged with others that differ from it in constants and callees.
     pub fn extra_arguments(&self) -> &'a [ExtraArgument] {
         self.details().map_or(&[], |details| &details.extra_arguments)
     }
@@ -169,24 +174,27 @@ impl<'a> Entry<'a> {
         self.outcome().has_equals
     }
 
-    /// Whether it is exported and its class has other members. Code that several functions share may call it for a function
-    /// that named another member, so where another definition can take an exported symbol, that code must not use its symbol.
+    /// Whether it is exported and its class has other members. Code that several functions share
+    /// may call it for a function that named another member, so where another definition can take
+    /// an exported symbol, that code must not use its symbol.
     pub(crate) fn is_exported_with_equals(&self) -> bool {
         self.attributes().linkage == Linkage::Export && self.has_equals()
     }
 
-    /// The same arguments, shared.
+    /// These arguments, shared.
     pub(crate) fn shared_arguments(&self) -> Arc<[ExtraArgument]> {
         self.details().map_or_else(Arc::default, |details| details.extra_arguments.clone())
     }
 
-    /// Whether calls of this thunk stay calls of the thunk in code that units share, too: they are by another signature than
-    /// its own, and it is not known behind which of their arguments the extra arguments would go.
+    /// Whether calls of this thunk stay calls of the thunk in code that units share, too: they are
+    /// by another signature than its own, and it is not known behind which of their arguments the
+    /// extra arguments would go.
     pub(crate) fn is_called_by_symbol(&self) -> bool {
         self.details().is_some_and(|details| details.is_called_by_symbol)
     }
 
-    /// The attributes that the caller gave the function, or those of a function that the plan added.
+    /// The attributes that the caller gave the function, or those of a function that the plan
+    /// added.
     pub fn attributes(&self) -> &'a Attributes {
         &self.plan.functions[self.function].attributes
     }
@@ -207,6 +215,8 @@ impl<'a> Entry<'a> {
 }
 
 /// The plan's entry for one data object.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Debug)]
 pub struct DataEntry {
     symbol: UserExternalName,
@@ -255,9 +265,12 @@ impl DataEntry {
     }
 }
 
-/// A new function that the plan adds: a parameterised body, which replaces several similar functions and
-/// receives their differences as extra arguments; a private copy, because all members of a class are preemptible; or a
-/// content-addressed body, which other units may share. It is local, but for what is content-addressed.
+/// A new function that the plan adds: a parameterised body, which replaces several similar
+/// functions and receives their differences as extra arguments; a private copy, because all members
+/// of a class are preemptible; or a content-addressed body, which other units may share. It is
+/// local, except for content-addressed functions.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug)]
 pub struct NewBody {
     function: FunctionIndex,
@@ -284,50 +297,58 @@ impl NewBody {
     }
 
     /// The digest of its contents, if it is content-addressed
-    /// ([`Options::content_addressing`](crate::Options::content_addressing)): other units may emit the same code under
-    /// this digest. It is to be emitted under a symbol of this name, hidden, in a COMDAT group or as a weak definition.
+    /// ([`Options::content_addressing`](crate::Options::content_addressing)): other units may emit
+    /// the same code under this digest. It is to be emitted under a symbol of this name, hidden, in
+    /// a COMDAT group or as a weak definition.
     pub fn content_digest(&self) -> Option<&ContentDigest> {
         self.content_digest.as_ref()
     }
 
-    /// The function of which it is a private copy, or whose content-addressed body it is. `None` for a parameterised body.
+    /// The function of which it is a private copy, or whose content-addressed body it is. `None`
+    /// for a parameterised body.
     pub fn copy_of(&self) -> Option<FunctionIndex> {
         self.copy_of
     }
 }
 
-/// A function that an earlier unit eliminated and that needs code of its own after all, because its address is
-/// taken now, or because it is called with a mismatched signature.
+/// A function that an earlier unit eliminated and that needs code of its own after all, because its
+/// address is taken now, or because it is called with a mismatched signature.
+///
+/// See the [example](crate::incremental).
 #[derive(Clone, Debug)]
 pub struct LateThunk {
-    /// Its index, beyond those of the functions that were added. Its entry is a thunk: emit it under its symbol,
-    /// with the extra arguments that [`Plan::thunk_arguments`] returns.
+    /// Its index, beyond those of the functions that were added. Its entry is a thunk: emit it
+    /// under its symbol, with the extra arguments that [`Plan::thunk_arguments`] returns.
     pub function: FunctionIndex,
     /// The signature of the function.
     pub signature: Arc<Signature>,
 }
 
-/// Functions that differ only in constants and references, or in few instructions, and whether one parameterised body
-/// replaces them. A body that shares another one belongs to a further set, with the functions of both.
+/// Functions that differ only in constants and references, or in few instructions, and whether one
+/// parameterised body replaces them. A body that shares another one belongs to a further set, with
+/// the functions of both.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug)]
 pub struct SimilarSet {
     /// The functions, two or more, in the order of their symbols.
     pub members: Vec<FunctionIndex>,
-    /// The number of parameters by which they differ: what a body for all of them takes as extra arguments, in addition to
-    /// what a body that it replaces takes.
+    /// The number of parameters by which they differ: what a body for all of them takes as extra
+    /// arguments, in addition to what a body that it replaces takes.
     pub parameters: usize,
     /// Whether they differ in instructions, too, and the body branches where they do.
-    pub selects: bool,
+    pub has_selector: bool,
     /// The parameterised body, if it pays.
     pub body: Option<FunctionIndex>,
-    /// How many bytes it saves, as predicted, with the cost of thunks and of passing arguments subtracted. `None` if there can be no such body, or if it is not wanted.
+    /// How many bytes it saves, as predicted, with the cost of thunks and of passing arguments
+    /// subtracted. `None` if there can be no such body, or if it is not wanted.
     pub saved: Option<i64>,
 }
 
 /// How a back end carries a plan out, beyond the dispositions.
 #[derive(Clone, Debug)]
 struct Emission {
-    /// What thunks are optimised for: their sizes were counted so.
+    /// The goal for which thunks are optimised: their sizes were counted so.
     optimize: OptimizeFor,
     /// How thunks are written.
     target: Target,
@@ -336,6 +357,8 @@ struct Emission {
 }
 
 /// The disposition of everything in a unit, with the reasons.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug)]
 pub struct Plan {
     functions: PrimaryMap<FunctionIndex, Defined>,
@@ -365,8 +388,9 @@ impl Plan {
         Entry { plan: self, function }
     }
 
-    /// All entries: the functions in the order in which they were added, then the entries that the plan adds:
-    /// bodies that earlier units emitted, functions that they eliminated and this unit refers to, and new bodies.
+    /// All entries: the functions in the order in which they were added, then the entries that the
+    /// plan adds: bodies that earlier units emitted, functions that they eliminated and this unit
+    /// refers to, and new bodies.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (FunctionIndex, Entry<'_>)> {
         self.outcomes.keys().map(|function| (function, self.entry(function)))
     }
@@ -393,32 +417,35 @@ impl Plan {
         arguments.map(|argument| argument.redirected(&address)).collect()
     }
 
-    /// What is called in place of a function that was merged: the function into which it was merged, which can be a
-    /// thunk itself, and its extra arguments. Otherwise the function itself.
+    /// The substitute for a function that was merged: the function into which it was merged, which
+    /// can be a thunk itself, and its extra arguments. Otherwise the function itself.
     pub(crate) fn substitute(&self, function: FunctionIndex) -> Substitute {
         let to = self.entry(function).disposition().representative().unwrap_or(function);
         let arguments = self.thunk_arguments(function).into();
         Substitute { symbol: self.entry(to).symbol().clone(), arguments }
     }
 
-    /// The target of its thunks, as [`Options::target`](crate::Options::target) said when it was made.
+    /// The target of its thunks, as [`Options::target`](crate::Options::target) said when it was
+    /// made.
     pub(crate) fn target(&self) -> &Target {
         &self.emission.target
     }
 
-    /// What its thunks are optimised for, as [`Policy::optimize_for`](crate::Policy::optimize_for) said when it was made.
+    /// The goal for which its thunks are optimised, as
+    /// [`Policy::optimize_for`](crate::Policy::optimize_for) said when it was made.
     pub fn optimize_for(&self) -> OptimizeFor {
         self.emission.optimize
     }
 
-    /// The sets of similar functions that were considered ([`Options::similar`](crate::Options::similar)): those
-    /// that were not divided any further, in the order of consideration.
+    /// The sets of similar functions that were considered
+    /// ([`Options::similar`](crate::Options::similar)): those that were not divided any further, in
+    /// the order of consideration.
     pub fn similar_sets(&self) -> &[SimilarSet] {
         &self.similar
     }
 
-    /// The functions that earlier units eliminated and that need code now: to be emitted with this unit. None,
-    /// unless the run is incremental ([`Merger::after`](crate::Merger::after)).
+    /// The functions that earlier units eliminated and that need code now: to be emitted with this
+    /// unit. None, unless the run is incremental ([`Merger::after`](crate::Merger::after)).
     pub fn late_thunks(&self) -> &[LateThunk] {
         &self.earlier.late_thunks
     }
@@ -466,16 +493,17 @@ impl Plan {
         }
     }
 
-    /// The function whose address may replace the address of `function`. References from data, and all others that
-    /// the IR does not show, must use it. `None` if nothing refers to the address and there is no code for it any more:
-    /// the function was replaced by a body that takes extra arguments, and only calls pass these.
+    /// The function whose address may replace the address of `function`. References from data, and
+    /// all others that the IR does not show, must use it. `None` if nothing refers to the address
+    /// and there is no code for it any more: the function was replaced by a body that takes extra
+    /// arguments, and only calls pass these.
     pub fn address_target(&self, function: FunctionIndex) -> Option<FunctionIndex> {
         self.reached(function).address
     }
 
-    /// The symbol whose address may replace the address of `symbol`, of a function or a data object: pointers in
-    /// data objects, and everything else that the IR does not show, must use it. It is `symbol` itself where
-    /// [`address_target`](Plan::address_target) has none.
+    /// The symbol whose address may replace the address of `symbol`, of a function or a data
+    /// object: pointers in data objects, and everything else that the IR does not show, must use
+    /// it. It is `symbol` itself where [`address_target`](Plan::address_target) has none.
     pub fn address_symbol<'a>(&'a self, symbol: &'a UserExternalName) -> &'a UserExternalName {
         match self.item_of(symbol) {
             None => symbol,
@@ -505,7 +533,8 @@ impl Plan {
         self.numbering.item(node)
     }
 
-    /// The signature of a function that an earlier unit eliminated and this one refers to, if `function` is one.
+    /// The signature of a function that an earlier unit eliminated and this one refers to, if
+    /// `function` is one.
     pub(crate) fn eliminated_signature(&self, function: FunctionIndex) -> Option<&Arc<Signature>> {
         self.earlier.signature(function)
     }
@@ -515,14 +544,14 @@ impl Plan {
         &self.earlier.data
     }
 
-    /// Whether an entry is for a function of an earlier unit, which emitted or eliminated it: unless it is among
-    /// the [late thunks](Plan::late_thunks), nothing has to be emitted for it.
+    /// Whether an entry is for a function of an earlier unit, which emitted or eliminated it:
+    /// unless it is among the [late thunks](Plan::late_thunks), nothing has to be emitted for it.
     pub fn is_cached(&self, function: FunctionIndex) -> bool {
         function.index() >= self.added() && self.new_body(function).is_none()
     }
 
-    /// Whether references that are compared by these nodes are equal: they refer to members of one class, or to the
-    /// same external node.
+    /// Whether references that are compared by these nodes are equal: they refer to members of one
+    /// class, or to the same external node.
     pub(crate) fn equal_references(&self, a: Node, b: Node) -> bool {
         a == b || self.class_of(a).is_some_and(|class| self.class_of(b) == Some(class))
     }
@@ -536,8 +565,8 @@ impl Plan {
         })
     }
 
-    /// The function of the unit whose body `function` has: itself, unless the plan added it. `None` if an earlier
-    /// unit emitted it.
+    /// The function of the unit whose body `function` has: itself, unless the plan added it. `None`
+    /// if an earlier unit emitted it.
     pub(crate) fn body_of(&self, function: FunctionIndex) -> Option<FunctionIndex> {
         match function.index() < self.added() {
             true => Some(function),
@@ -550,8 +579,8 @@ impl Plan {
         self.new_body(function)?.content_digest()
     }
 
-    /// The result of the independent checker, if [`Options::prove`](crate::Options::prove) asks for it: what it
-    /// proved, or why nothing is merged.
+    /// The result of the independent checker, if [`Options::prove`](crate::Options::prove) asks for
+    /// it: what it proved, or why nothing is merged.
     pub fn proof(&self) -> Option<&Result<Proof, Refutation>> {
         self.proof.as_ref()
     }
@@ -605,14 +634,14 @@ fn symbol_of<'a>(
     }
 }
 
-/// What a plan knows of earlier units, in an incremental run.
+/// The plan's record of earlier units, in an incremental run.
 #[derive(Clone, Debug, Default)]
 struct EarlierUnits {
     /// How references are compared.
-    beyond: Beyond,
+    beyond: ExternalSymbols,
     /// The entries of functions that they eliminated and that this unit refers to, ascending.
     functions: Vec<(FunctionIndex, Arc<Signature>)>,
-    /// The same of data objects.
+    /// The entries of data objects that they eliminated and that this unit refers to.
     data: Vec<DataIndex>,
     /// Ascending.
     late_thunks: Vec<LateThunk>,

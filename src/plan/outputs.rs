@@ -1,11 +1,12 @@
-//! What is to be emitted for each function and data object of a plan: bodies, thunks, aliases, or nothing.
+//! The emission of each function and data object of a plan: bodies, thunks, aliases, or nothing.
 //!
-//! Every back end carries a plan out by these functions. They decide nothing: an output is the disposition of an
-//! entry together with all that it takes to emit it.
+//! Every back end carries a plan out by these functions. They decide nothing: an output is the
+//! disposition of an entry together with all that it takes to emit it.
 //!
-//! [`reached`] is the one answer to what a symbol leads to once that is done: whether there is code under it, whose code
-//! runs when it is called, with which extra arguments, and whether its address is its own. Plans, the merge cache, the
-//! checker, merge maps and the flushes of a module ask it, each of the dispositions that it knows.
+//! [`reached`] is the one answer to what a symbol leads to once that is done: whether there is code
+//! under it, whose code runs when it is called, with which extra arguments, and whether its address
+//! is its own. Plans, the merge cache, the checker, merge maps and the flushes of a module ask it,
+//! each of the dispositions that it knows.
 
 use super::{Disposition, LateThunk, NewBody, Plan, Reason};
 use crate::extra_argument::ExtraArgument;
@@ -15,7 +16,9 @@ use core::fmt;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use cranelift_entity::EntityRef;
 
-/// What is to be emitted under the symbol of a function.
+/// The emission under the symbol of a function.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug)]
 pub struct Output<'a> {
     /// The function.
@@ -24,29 +27,32 @@ pub struct Output<'a> {
     pub symbol: &'a UserExternalName,
     /// The alignment in bytes that its code needs.
     pub alignment: u32,
-    /// What is to be emitted.
+    /// The code to emit.
     pub emit: Emit<'a>,
-    /// The function whose body is the one of [`Emit::Body`], and whose signature a thunk has: the function itself, or, where
-    /// functions arrived one at a time ([`streaming`](crate::streaming)), the one that it was known to equal.
+    /// The function whose body is the one of [`Emit::Body`], and whose signature a thunk has: the
+    /// function itself, or, where functions arrived one at a time
+    /// ([`streaming`](crate::streaming)), the one that it was known to equal.
     pub code: FunctionIndex,
-    /// What references to it lead to: whose code runs when it is called, with which extra arguments, and where its address
-    /// may go.
+    /// The target of references to it: whose code runs when it is called, with which extra
+    /// arguments, and where its address may go.
     pub reached: Reached<'a, FunctionIndex>,
 }
 
-/// What is to be emitted for a function.
+/// The code to emit for a function.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug)]
 pub enum Emit<'a> {
     /// Its body, after [`Plan::apply`].
     Body,
     /// This body, which the plan adds, after [`Plan::apply`].
     NewBody(&'a Function),
-    /// A jump: [`Target::thunk_code`](crate::Target::thunk_code), optimised as [`Plan::optimize_for`] says, or
-    /// [`call_thunk`](crate::thunk::call_thunk).
+    /// A jump: [`Target::thunk_code`](crate::Target::thunk_code), optimised as
+    /// [`Plan::optimize_for`] says, or [`call_thunk`](crate::thunk::call_thunk).
     Thunk {
         /// Its target.
         to: &'a UserExternalName,
-        /// What it passes behind the arguments that it receives.
+        /// The arguments that it passes behind those that it receives.
         extra_arguments: Vec<ExtraArgument>,
         /// The signature of the function, if it is not one of the unit but of an earlier one.
         late: Option<&'a Signature>,
@@ -60,7 +66,9 @@ pub enum Emit<'a> {
     Nothing,
 }
 
-/// What is to be emitted under the symbol of a data object.
+/// The emission under the symbol of a data object.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Debug)]
 pub struct DataOutput<'a> {
     /// The data object.
@@ -69,11 +77,13 @@ pub struct DataOutput<'a> {
     pub symbol: &'a UserExternalName,
     /// The alignment in bytes that it needs.
     pub alignment: u64,
-    /// What is to be emitted.
+    /// The data to emit.
     pub emit: DataEmit<'a>,
 }
 
-/// What is to be emitted for a data object.
+/// The data to emit for a data object.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Copy, Debug)]
 pub enum DataEmit<'a> {
     /// Its contents, with the pointers that [`Plan::address_symbol`] returns.
@@ -87,20 +97,23 @@ pub enum DataEmit<'a> {
     Nothing,
 }
 
-/// What references to a function or data object lead to once it was planned, and carried out.
+/// The target of references to a function or data object once it was planned, and carried out.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug)]
 pub struct Reached<'a, I> {
-    /// Whose code or contents are under its symbol. `None` if there is nothing: then no reference may name it.
+    /// Whose code or contents are under its symbol. `None` if there is nothing: then no reference
+    /// may name it.
     pub symbol: Option<I>,
-    /// Which symbol references to its address name. `None` if it has no address, because only calls pass what its code
-    /// takes.
+    /// Which symbol references to its address name. `None` if it has no address, because only calls
+    /// pass what its code takes.
     pub address: Option<I>,
-    /// Which symbol direct calls name, with the extra arguments if it is another one, unless another definition may take
-    /// the symbol of the function.
+    /// Which symbol direct calls name, with the extra arguments if it is another one, unless
+    /// another definition may take the symbol of the function.
     pub call: I,
     /// Whose body or contents it has in the end.
     pub body: I,
-    /// What that body takes behind the arguments of the function.
+    /// The arguments that the body takes behind those of the function.
     pub extra: &'a [ExtraArgument],
 }
 
@@ -111,8 +124,10 @@ impl<I: Copy + PartialEq> Reached<'_, I> {
     }
 }
 
-/// What references to an item lead to. `of` returns the disposition of an item, and the extra arguments that its
-/// representative takes in its place.
+/// The target of references to an item. `of` returns the disposition of an item, and the extra
+/// arguments that its representative takes in its place.
+///
+/// See the [example](crate#example).
 pub fn reached<'a, I: Copy>(
     item: I,
     of: impl Fn(I) -> (Disposition<I>, &'a [ExtraArgument]),
@@ -128,7 +143,8 @@ pub fn reached<'a, I: Copy>(
         Disposition::Redirect { to } => (None, extra.is_empty().then_some(to), to),
     };
     let (mut body, mut extra): (I, &[ExtraArgument]) = (item, &[]);
-    // A representative keeps its body, or is a thunk that passes extra arguments to a parameterised body.
+    // A representative keeps its body, or is a thunk that passes extra arguments to a parameterised
+    // body.
     for _ in 0..2 {
         let (disposition, passed) = of(body);
         let Some(to) = disposition.representative().filter(|_| extra.is_empty()) else {
@@ -140,6 +156,8 @@ pub fn reached<'a, I: Copy>(
 }
 
 /// Why there is no code, and are no contents, under a symbol: see [`Plan::without_code`].
+///
+/// See the [example](crate::incremental).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoCode {
     /// The symbol.
@@ -174,7 +192,7 @@ impl fmt::Display for NoCode {
 impl core::error::Error for NoCode {}
 
 impl Plan {
-    /// What references to a function lead to.
+    /// The target of references to a function.
     pub(crate) fn reached(&self, function: FunctionIndex) -> Reached<'_, FunctionIndex> {
         reached(function, |function| {
             let entry = self.entry(function);
@@ -182,17 +200,18 @@ impl Plan {
         })
     }
 
-    /// What references to a data object lead to.
+    /// The target of references to a data object.
     pub(crate) fn data_reached(&self, data: DataIndex) -> Reached<'_, DataIndex> {
         reached(data, |data| (self.data[data].disposition(), &[]))
     }
 
-    /// Why there is no code or data under a symbol, if there is none because this plan, or an earlier unit that this
-    /// plan knows of, merged it away.
+    /// Why there is no code or data under a symbol, if there is none because this plan, or an
+    /// earlier unit that this plan knows of, merged it away.
     ///
-    /// No reference that is emitted may name such a symbol. A back end that checks that, of each relocation, each
-    /// pointer in data, and each target and extra argument of a thunk, before it writes any of them, writes no code
-    /// that leads nowhere, whatever is wrong with a plan. Constant time. For the plan of an incremental run, use
+    /// No reference that is emitted may name such a symbol. A back end that checks that, of each
+    /// relocation, each pointer in data, and each target and extra argument of a thunk, before it
+    /// writes any of them, writes no code that leads nowhere, whatever is wrong with a plan.
+    /// Constant time. For the plan of an incremental run, use
     /// [`MergeCache::without_code`](crate::incremental::MergeCache::without_code).
     pub fn without_code(&self, symbol: &UserExternalName) -> Option<NoCode> {
         let (to, reason, extra, earlier) = match self.item_of(symbol)? {
@@ -218,8 +237,8 @@ impl Plan {
         })
     }
 
-    /// What is to be emitted with this unit: for the functions that were added, in their order, for functions that
-    /// earlier units eliminated and that need code now, and for new bodies.
+    /// The emissions of this unit: for the functions that were added, in their order, for functions
+    /// that earlier units eliminated and that need code now, and for new bodies.
     pub fn outputs(&self) -> impl Iterator<Item = Output<'_>> {
         let added = (0..self.added()).map(FunctionIndex::new);
         let late = self.earlier.late_thunks.iter().map(|late| late.function);
@@ -227,7 +246,7 @@ impl Plan {
         added.chain(late).chain(new).map(|function| self.output(function))
     }
 
-    /// What is to be emitted for one function.
+    /// The emission of one function.
     ///
     /// # Panics
     ///
@@ -263,7 +282,7 @@ impl Plan {
         Some(&self.earlier.late_thunks[at])
     }
 
-    /// What is to be emitted for the data objects that were added, in their order.
+    /// The emissions of the data objects that were added, in their order.
     pub fn data_outputs(&self) -> impl Iterator<Item = DataOutput<'_>> {
         let entries = self.data.iter().take(self.added_data());
         entries.map(|(data, entry)| {

@@ -1,11 +1,13 @@
 //! Reasons: why each function was merged, or was not.
 //!
-//! Every decision of the plan is one of these values. Reports, JSON and listings render them; the ids are stable
-//! and listed in `docs/design.md`.
+//! Every decision of the plan is one of these values. Reports, JSON and listings render them; the
+//! ids are stable and listed in `docs/design.md`.
 
 use core::fmt;
 
 /// Why a function got its [`Disposition`](crate::Disposition).
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// Kept: no other function has this signature and these table sizes.
@@ -36,34 +38,37 @@ pub enum Reason {
     OnlyCalled,
     /// Redirected or aliased: its address does not matter.
     AddressInsignificant,
-    /// Thunk: visible outside the unit, and its address is significant or the back end has no aliases.
+    /// Thunk: visible outside the unit, and its address is significant or the back end has no
+    /// aliases.
     VisibleOutside,
     /// Thunk: its address is taken and must stay its own.
     AddressTaken,
     /// Thunk: calls to it can be patched.
     PatchableCalls,
-    /// Thunk or alias: another definition may take the symbol's place. Data objects of that kind are kept.
+    /// Thunk or alias: another definition may take the symbol's place. Data objects of that kind
+    /// are kept.
     Preemptible,
     /// Thunk or alias: code outside the pass calls it by its symbol.
     ExternallyCalled,
     /// Kept: the independent checker refused the plan.
     NotProved,
-    /// Kept: a parameterised body that replaces several similar functions and receives their differences as extra
-    /// arguments.
+    /// Kept: a parameterised body that replaces several similar functions and receives their
+    /// differences as extra arguments.
     ParameterisedBody,
-    /// Redirected: it differs from others in constants, callees or few instructions, and its callers pass the difference to
-    /// the parameterised body, as extra arguments.
+    /// Redirected: it differs from others in constants, callees or few instructions, and its
+    /// callers pass the difference to the parameterised body, as extra arguments.
     Similar,
-    /// Thunk: it differs from others in constants, callees or few instructions, and passing the difference in one thunk takes
-    /// fewer bytes than passing it at every call.
+    /// Thunk: it differs from others in constants, callees or few instructions, and passing the
+    /// difference in one thunk takes fewer bytes than passing it at every call.
     ThunkCheaper,
-    /// Kept: it differs from others in constants and callees only, but passing these to a parameterised body would
-    /// take more bytes than the body saves.
+    /// Kept: it differs from others in constants and callees only, but passing these to a
+    /// parameterised body would take more bytes than the body saves.
     SimilarNotSmaller,
-    /// Kept: it differs from others in constants and callees only, but is so short that calls of a parameterised body would
-    /// take noticeably longer.
+    /// Kept: it differs from others in constants and callees only, but is so short that calls of a
+    /// parameterised body would take noticeably longer.
     SimilarSlower,
-    /// Redirected: its code is emitted under a digest of its contents, which other units may share; and that code.
+    /// Redirected: its code is emitted under a digest of its contents, which other units may share;
+    /// and that code.
     ContentAddressed,
     /// Data object, kept: it can be written.
     Writable,

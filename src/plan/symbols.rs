@@ -1,10 +1,10 @@
-//! Which functions must keep their symbols although their bodies are not needed any more: the one place where that
-//! is decided.
+//! Which functions must keep their symbols although their bodies are not needed any more: the one
+//! place where that is decided.
 
 use super::Reason;
 use crate::unit::{Addresses, Attributes, Linkage};
 
-/// What is known of the uses of a function.
+/// The uses of a function.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SymbolUses {
     /// Its address is taken.
@@ -19,7 +19,7 @@ pub(crate) struct SymbolUses {
     pub kept: bool,
 }
 
-/// What replaces a function.
+/// The replacement of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplacedBy {
     /// An equal function: whatever uses the function can use it instead.
@@ -38,7 +38,8 @@ pub(crate) fn must_keep_symbol(
     let SymbolUses { address, patchable, mismatched, thunk_target, kept } = uses;
     let (address, other) = match by {
         ReplacedBy::Equal => (address && addresses == Addresses::Significant, false),
-        // For a mismatched call it is not known behind which arguments the extra arguments would go.
+        // For a mismatched call it is not known behind which arguments the extra arguments would
+        // go.
         ReplacedBy::ParameterisedBody => (address, mismatched || thunk_target || kept),
     };
     match linkage {

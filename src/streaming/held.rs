@@ -1,25 +1,29 @@
-//! Held functions: those whose IR the embedder keeps until the plan, because similar ones may share a body.
+//! Held functions: those whose IR the embedder keeps until the plan, because similar ones may share
+//! a body.
 //!
-//! Merging similar functions takes IR. A function has a *partner* if another one was added that has its shape, or whose
-//! sketch resembles its own. There are three ways to have the IR of both, and [`Held`] is the one place that decides:
+//! Merging similar functions takes IR. A function has a *partner* if another one was added that has
+//! its shape, or whose sketch resembles its own. There are three ways to have the IR of both, and
+//! [`Held`] is the one place that decides:
 //!
-//! * [`Compiled::Stays`]: what was compiled cannot be changed. Every function that may share a body is held while the
-//!   bytes that this takes stay within a bound; beyond it, the first ones that have no partner are given up.
-//! * [`Compiled::MayBeReplaced`]: the embedder can make the IR of a function anew and replaces its code if it comes to share
-//!   a body. A function without a partner is compiled at once, and so is what exceeds the bound.
-//! * [`Compiled::Nothing`]: the embedder found out which functions may merge before it made any, and compiles nothing before
-//!   the plan. All that may share a body are held.
+//! * [`Compiled::Stays`]: compiled code cannot be changed. Every function that may share a body
+//!   is held while the bytes that this takes stay within a bound; beyond it, the first ones that
+//!   have no partner are given up.
+//! * [`Compiled::MayBeReplaced`]: the embedder can make the IR of a function anew and replaces its
+//!   code if it comes to share a body. A function without a partner is compiled at once, and so is
+//!   what exceeds the bound.
+//! * [`Compiled::Nothing`]: the embedder found out which functions may merge before it made any,
+//!   and compiles nothing before the plan. All that may share a body are held.
 //!
-//! What it does *not* do: what calls a function does not count. Compiled code cannot pass extra arguments, so a function
-//! that it calls keeps its symbol.
+//! It does *not* count callers of a function. Compiled code cannot pass extra arguments, so a
+//! function that it calls keeps its symbol.
 
 use crate::canon::{Counts, ShapeHash};
 use crate::congruence::Encodings;
 use crate::corpus::Symbols;
 use crate::options::Options;
-use crate::parameterise::{self, Given, Likeness, Shared, Sketches, Workbench};
+use crate::parameterise::{self, Likeness, SearchInput, Shared, Sketches, Workbench};
 use crate::plan::Plan;
-use crate::unit::{Bodies, FunctionIndex, Observed, SharedBodies};
+use crate::unit::{Bodies, FunctionIndex, Observed, SyncBodies};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Function, UserExternalName};
@@ -27,7 +31,7 @@ use cranelift_entity::{EntityRef, PrimaryMap};
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-/// What becomes of the code of functions that were compiled before the plan.
+/// The treatment of the code of functions that were compiled before the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Compiled {
     #[default]
@@ -60,12 +64,13 @@ struct Candidate {
 #[derive(Default)]
 pub(super) struct Held {
     /// The most bytes that are held.
-    most_bytes: usize,
+    max_bytes: usize,
     bytes: usize,
     compiled: Compiled,
     /// Ascending.
     candidates: Vec<Candidate>,
-    /// The first of each shape. A hash that two shapes have costs memory or time for a function, and nothing else.
+    /// The first of each shape. A hash that two shapes have costs memory or time for a function,
+    /// and nothing else.
     shapes: HashMap<ShapeHash, u32, FxBuildHasher>,
     /// The last with each graph.
     graphs: HashMap<u64, u32, FxBuildHasher>,
@@ -75,13 +80,14 @@ pub(super) struct Held {
     released: Vec<FunctionIndex>,
 }
 
-/// With how many functions before it a function is compared, at most, in order to know whether it has a partner.
+/// With how many functions before it a function is compared, at most, in order to know whether it
+/// has a partner.
 const COMPARED: usize = 16;
 
 impl Held {
     /// None yet, and at most this many bytes.
-    pub fn at_most(most_bytes: usize, compiled: Compiled) -> Held {
-        Held { most_bytes, compiled, ..Held::default() }
+    pub fn at_most(max_bytes: usize, compiled: Compiled) -> Held {
+        Held { max_bytes, compiled, ..Held::default() }
     }
 
     /// The bytes that are held.
@@ -97,7 +103,7 @@ impl Held {
         bytes: usize,
         options: &Options<'_>,
     ) -> bool {
-        if self.most_bytes == 0 && self.compiled == Compiled::Stays {
+        if self.max_bytes == 0 && self.compiled == Compiled::Stays {
             return false;
         }
         let (has_partner, before) = match self.compiled {
@@ -117,7 +123,8 @@ impl Held {
         state == State::Held
     }
 
-    /// Whether the function that is added next has a partner, and the last one with its graph. Its partner has one, too, then.
+    /// Whether the function that is added next has a partner, and the last one with its graph. Its
+    /// partner has one, too, then.
     fn find_partner(&mut self, likeness: &Likeness, options: &Options<'_>) -> (bool, Option<u32>) {
         let own = self.candidates.len() as u32;
         let first = *self.shapes.entry(likeness.shape).or_insert(own);
@@ -134,12 +141,13 @@ impl Held {
         (partner.is_some(), before)
     }
 
-    /// Gives up functions without a partner, the first ones first, until this many bytes more can be held. Whether they can.
+    /// Gives up functions without a partner, the first ones first, until this many bytes more can
+    /// be held. Whether they can.
     fn make_room(&mut self, bytes: usize) -> bool {
-        if bytes > self.most_bytes {
+        if bytes > self.max_bytes {
             return false;
         }
-        while bytes > self.most_bytes - self.bytes {
+        while bytes > self.max_bytes - self.bytes {
             let Some(candidate) = self.candidates.get_mut(self.looked_at) else {
                 return false;
             };
@@ -204,7 +212,7 @@ impl Held {
         options: &Options<'_>,
     ) {
         let shared = Shared::default();
-        let given = Given { observed, encodings, earlier: None, shared: &shared };
+        let given = SearchInput { observed, encodings, earlier: None, shared: &shared };
         let mut counts: PrimaryMap<FunctionIndex, Counts> = PrimaryMap::new();
         let mut sketches = Sketches::default();
         for (function, _) in plan.entries().take(plan.added()) {
@@ -222,11 +230,11 @@ impl Held {
         parameterise::search(&mut workbench, given);
         parameterise::align(&mut workbench, encodings, &counts, sketches);
         plan.record_members();
-        plan.count();
+        plan.recompute_stats();
     }
 }
 
-/// What is known of the functions that arrived.
+/// The state of the functions that arrived.
 #[derive(Clone, Copy)]
 pub(super) struct Arrived<'a> {
     /// The function that has the IR of each.
@@ -234,20 +242,20 @@ pub(super) struct Arrived<'a> {
     pub symbols: &'a Symbols,
 }
 
-/// What the embedder hands out, by the functions that it holds: the IR of a function that equals a held one is that of
-/// the held one.
+/// The bodies that the embedder hands out, by the functions that it holds: the IR of a function
+/// that equals a held one is that of the held one.
 struct HeldBodies<'a> {
     bodies: &'a mut dyn Bodies,
     arrived: Arrived<'a>,
 }
 
 /// The same for several threads.
-struct SharedHeldBodies<'a> {
-    bodies: Box<dyn SharedBodies + 'a>,
+struct SyncHeldBodies<'a> {
+    bodies: Box<dyn SyncBodies + 'a>,
     own: &'a [FunctionIndex],
 }
 
-impl SharedBodies for SharedHeldBodies<'_> {
+impl SyncBodies for SyncHeldBodies<'_> {
     fn body(&self, function: FunctionIndex) -> &Function {
         self.bodies.body(self.own[function.index()])
     }
@@ -269,8 +277,8 @@ impl Bodies for HeldBodies<'_> {
         symbol
     }
 
-    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
-        let bodies = self.bodies.shared()?;
-        Some(Box::new(SharedHeldBodies { bodies, own: self.arrived.own }))
+    fn sync(&self) -> Option<Box<dyn SyncBodies + '_>> {
+        let bodies = self.bodies.sync()?;
+        Some(Box::new(SyncHeldBodies { bodies, own: self.arrived.own }))
     }
 }

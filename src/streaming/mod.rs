@@ -1,15 +1,20 @@
 //! Merging of functions that arrive one at a time and whose IR is not kept.
 //!
-//! A [`Reader`] walks a function once, on any thread. [`StreamingMerger::add_reading`] then says at once what becomes of it: it
-//! equals one that was added before, so that it need not be compiled; it is compiled now; or its IR is held until the plan, because
-//! similar functions may share its body (`held`). What is kept of it is in a corpus (`corpus`): its symbol, a number for the
-//! BLAKE3 digest of its encoding, and its references. [`StreamingMerger::plan`] refines what was found to the coarsest congruence
-//! and decides as [`Merger`](crate::Merger) does. For that it needs no IR: references of compiled code are redirected where code is
-//! linked, by [`Plan::call_symbol`] and [`Plan::address_symbol`] on its relocations.
+//! A [`Reader`] walks a function once, on any thread. [`StreamingMerger::add_reading`] then says
+//! its fate at once: it equals one that was added before, so that it need not be compiled; it is
+//! compiled now; or its IR is held until the plan, because similar functions may share its body
+//! (`held`). Its record is in a corpus (`corpus`): its symbol, a number for the BLAKE3 digest of
+//! its encoding, and its references. [`StreamingMerger::plan`] refines these classes to the
+//! coarsest congruence and decides as [`Merger`](crate::Merger) does. For that it needs no IR:
+//! references of compiled code are redirected where code is linked, by [`Plan::call_symbol`] and
+//! [`Plan::address_symbol`] on its relocations.
 //!
-//! It does not change compiled code. So functions that differ in their alignment are not equal here, although `Merger`
-//! merges them, and functions that compiled code calls keep their symbols; data objects are not merged. Plans are proved only
-//! where the embedder can make the IR of every function anew.
+//! It does not change compiled code. So functions that differ in their alignment are not equal
+//! here, although `Merger` merges them, and functions that compiled code calls keep their symbols;
+//! data objects are not merged. Plans are proved only where the embedder can make the IR of every
+//! function anew.
+//!
+//! [`StreamingMerger`] has an example.
 
 mod held;
 mod reading;
@@ -28,8 +33,8 @@ use crate::plan::Plan;
 use crate::prove::proved;
 use crate::stats::Stats;
 use crate::unit::{
-    AddError, Attributes, Beyond, Bodies, FunctionIndex, MOST_ITEMS, Node, Numbering, Observe,
-    Unit, resolved,
+    AddError, Attributes, Bodies, ExternalSymbols, FunctionIndex, MAX_ITEMS, Node, Numbering,
+    Observe, Unit, resolved,
 };
 use alloc::vec::Vec;
 use core::fmt;
@@ -37,35 +42,42 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::{EntityRef, EntitySet};
 use held::{Arrived, Held};
 
-/// What becomes of a function when it is added.
+/// The result for a function when it is added.
+///
+/// See the [example](crate::streaming).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It does the same as this function, which was added before and was not [`Known::Equal`] itself: the code of that one is
-    /// its code, and its IR is not needed any more. Never for a function that is pinned or not to be merged.
+    /// It does the same as this function, which was added before and was not [`Known::Equal`]
+    /// itself: the code of that one is its code, and its IR is not needed any more. Never for a
+    /// function that is pinned or not to be merged.
     Equal(FunctionIndex),
-    /// It may share a body with similar functions: the caller keeps its IR, and does not compile it before the plan, unless
-    /// [`StreamingMerger::release`] returns it.
+    /// It may share a body with similar functions: the caller keeps its IR, and does not compile it
+    /// before the plan, unless [`StreamingMerger::release`] returns it.
     Hold,
     /// It has to be compiled.
     Compile,
 }
 
-/// What [`StreamingMerger::add`] says of a function.
+/// The answer of [`StreamingMerger::add`] about a function.
+///
+/// See the [example](crate::streaming).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
     /// Its index.
     pub function: FunctionIndex,
-    /// What becomes of it.
+    /// The result for it.
     pub known: Known,
 }
 
 /// Collects functions one at a time, without keeping IR, and plans the disposition of each.
 ///
-/// The caller compiles each function that is [`Known::Compile`], and may then drop its IR; also of each that is
-/// [`Known::Equal`]. After [`plan`](StreamingMerger::plan), it emits what [`Plan::outputs`] lists.
-/// [`Emit::Body`](crate::Emit::Body) is the code of the function [`Output::code`](crate::Output::code): what was compiled, or, if
-/// that function is held, its IR after [`Plan::apply`], compiled now. References in compiled code go to [`Plan::call_symbol`] if
-/// all that they do is call, and to [`Plan::address_symbol`] otherwise; calls that can be patched stay as they are.
+/// The caller compiles each function that is [`Known::Compile`], and may then drop its IR; also of
+/// each that is [`Known::Equal`]. After [`plan`](StreamingMerger::plan), it emits what
+/// [`Plan::outputs`] lists. [`Emit::Body`](crate::Emit::Body) is the code of the function
+/// [`Output::code`](crate::Output::code): the compiled code, or, if that function is held, its IR
+/// after [`Plan::apply`], compiled now. References in compiled code go to [`Plan::call_symbol`] if
+/// all that they do is call, and to [`Plan::address_symbol`] otherwise; calls that can be patched
+/// stay as they are.
 ///
 /// ```
 /// # use cranelift_codegen::ir::{Function, UserExternalName};
@@ -104,12 +116,12 @@ pub struct StreamingMerger<'a> {
     /// The instructions of each encoding.
     instructions: Vec<u32>,
     held: Held,
-    /// What was recorded of functions for backtraces.
+    /// The records of functions for backtraces.
     recorded: Recorded,
 }
 
-/// The digest of a function that cannot be encoded: different for each of them, and from all others, whose inputs are
-/// longer.
+/// The digest of a function that cannot be encoded: different for each of them, and from all
+/// others, whose inputs are longer.
 fn of_malformed(function: u64) -> Digest {
     *blake3::hash(&function.to_le_bytes()).as_bytes()
 }
@@ -125,8 +137,9 @@ fn function(known: KnownIndex) -> FunctionIndex {
 
 impl<'a> StreamingMerger<'a> {
     /// No functions, and none is held: similar ones are not merged. Of the options,
-    /// [`Compare::every_function`] has no effect, nor has [`Options::prove`], as there is no IR of all functions; and
-    /// [`Target::call_thunks`](crate::Target::call_thunks) has one only for similar functions.
+    /// [`Compare::every_function`] has no effect, nor has [`Options::prove`], as there is no IR of
+    /// all functions; and [`Target::call_thunks`](crate::Target::call_thunks) has one only for
+    /// similar functions.
     pub fn new(options: Options<'a>) -> Self {
         let merger = StreamingMerger::with(options, Held::default());
         // By what similar functions are found takes time.
@@ -134,32 +147,37 @@ impl<'a> StreamingMerger<'a> {
         StreamingMerger { reader, ..merger }
     }
 
-    /// No functions, and similar ones are merged as well ([`Options::similar`]), for which the caller holds at most
-    /// this many bytes ([`Known::Hold`]). They are estimated from the sizes of the tables of each function, unless
-    /// [`Reading::set_held_bytes`] says otherwise. What exceeds them is compiled, those functions first that no other one
-    /// resembles so far, and merged only with identical functions.
+    /// No functions, and similar ones are merged as well ([`Options::similar`]), for which the
+    /// caller holds at most this many bytes ([`Known::Hold`]). They are estimated from the sizes of
+    /// the tables of each function, unless [`Reading::set_held_bytes`] says otherwise. Functions
+    /// beyond the bound are compiled, those first that no other one resembles so far, and merged
+    /// only with identical functions.
     ///
     /// With `usize::MAX`, all that [`Merger`](crate::Merger) merges is merged.
-    pub fn holding(options: Options<'a>, most_bytes: usize) -> Self {
-        StreamingMerger::with(options, Held::at_most(most_bytes, held::Compiled::Stays))
+    pub fn holding(options: Options<'a>, max_bytes: usize) -> Self {
+        StreamingMerger::with(options, Held::at_most(max_bytes, held::Compiled::Stays))
     }
 
-    /// The same for a caller who can make the IR of every function anew, and replaces code that was compiled: the plan
-    /// requests IR of functions that are not held, but for those that no other one resembles, and of all functions if it is to be
-    /// proved ([`Options::prove`]).
+    /// Like [`holding`](Self::holding), for a caller who can make the IR of every function anew,
+    /// and replaces code that was compiled: the plan requests IR of functions that are not held,
+    /// but for those that no other one resembles, and of all functions if it is to be proved
+    /// ([`Options::prove`]).
     ///
-    /// A function is held only once another one resembles it, and the bound decides how much is compiled twice: what is merged
-    /// does not depend on it, but for functions that compiled code calls, which stay as thunks.
-    pub fn replacing(options: Options<'a>, most_bytes: usize) -> Self {
-        StreamingMerger::with(options, Held::at_most(most_bytes, held::Compiled::MayBeReplaced))
+    /// A function is held only once another one resembles it, and the bound decides how much is
+    /// compiled twice: merges do not depend on it, but for functions that compiled code
+    /// calls, which stay as thunks.
+    pub fn replacing(options: Options<'a>, max_bytes: usize) -> Self {
+        StreamingMerger::with(options, Held::at_most(max_bytes, held::Compiled::MayBeReplaced))
     }
 
-    /// The same for a caller who compiles nothing before the plan: every function that may share a body is held, which means
-    /// that the plan may request its IR, be it kept or made anew.
+    /// Like [`replacing`](Self::replacing), for a caller who compiles nothing before the plan:
+    /// every function that may share a body is held, which means that the plan may request its IR,
+    /// be it kept or made anew.
     ///
-    /// For callers who can tell which functions may merge before they make IR, such as by a hash of what they translate, and add only
-    /// those. Of what else calls functions, [`add_call`](StreamingMerger::add_call) must know, and a fresh symbol must not be that of
-    /// a function that is not added.
+    /// For callers who can tell which functions may merge before they make IR, such as by a hash of
+    /// what they translate, and add only those. Of what else calls functions,
+    /// [`add_call`](StreamingMerger::add_call) must know, and a fresh symbol must not be that of a
+    /// function that is not added.
     pub fn before_code(options: Options<'a>) -> Self {
         StreamingMerger::with(options, Held::at_most(usize::MAX, held::Compiled::Nothing))
     }
@@ -185,8 +203,8 @@ impl<'a> StreamingMerger<'a> {
         self.held.bytes()
     }
 
-    /// A function that was held and is not any more: it has to be compiled, and its IR need not be kept. To be called after
-    /// each function that is added until there is none.
+    /// A function that was held and is not any more: it has to be compiled, and its IR need not be
+    /// kept. To be called after each function that is added until there is none.
     pub fn release(&mut self) -> Option<FunctionIndex> {
         self.held.release()
     }
@@ -210,14 +228,15 @@ impl<'a> StreamingMerger<'a> {
         self.add_reading(symbol, reading)
     }
 
-    /// Adds a function under the symbol by which the others refer to it, and says what becomes of it. A function may
-    /// be referred to before it is added. One into which something that is added later points, behind its address, must
-    /// be [`Attributes::pinned`].
+    /// Adds a function under the symbol by which the others refer to it, and returns the answer
+    /// about it. A function may be referred to before it is added. One into which something that is
+    /// added later points, behind its address, must be [`Attributes::pinned`].
     ///
     /// Constant time, and for each reference, however many functions there are.
-    /// 20 bytes are kept of a function, 4 for each of its references, 13 of its symbol and of each other one that is referred
-    /// to, and 40 of each different encoding, of which 32 are its digest. Three hash tables lead to these, with six to twelve
-    /// bytes for a symbol and as many for a function that has no equal. Where similar functions are merged, 200 more are kept of a
+    /// 20 bytes are kept of a function, 4 for each of its references, 13 of its symbol and of each
+    /// other one that is referred to, and 40 of each different encoding, of which 32 are its
+    /// digest. Three hash tables lead to these, with six to twelve bytes for a symbol and for a
+    /// function that has no equal. Where similar functions are merged, 200 more are kept of a
     /// function that may share a body.
     ///
     /// # Errors
@@ -270,7 +289,7 @@ impl<'a> StreamingMerger<'a> {
             Err(AddError::Alignment(alignment))
         } else if !reading.has_body {
             Err(AddError::NoBody(symbol.clone()))
-        } else if self.len() >= MOST_ITEMS {
+        } else if self.len() >= MAX_ITEMS {
             Err(AddError::TooManyFunctions)
         } else {
             Ok(())
@@ -285,20 +304,21 @@ impl<'a> StreamingMerger<'a> {
         self.stats.walks.bytes += reading.encoded;
     }
 
-    /// Records that something besides the functions that are added, such as a data object, holds the address of
-    /// `symbol`, or one that is `offset` bytes behind it. Constant time.
+    /// Records that something besides the functions that are added, such as a data object, holds
+    /// the address of `symbol`, or one that is `offset` bytes behind it. Constant time.
     pub fn add_address_use(&mut self, symbol: &UserExternalName, offset: i64) {
         self.corpus.symbols.observe_address(symbol, offset != 0);
     }
 
-    /// Records that code that is not added calls `symbol`, and will not pass extra arguments. Constant time. A function whose
-    /// calls can be patched must be added, or what it calls be [`Attributes::pinned`].
+    /// Records that code that is not added calls `symbol`, and will not pass extra arguments.
+    /// Constant time. A function whose calls can be patched must be added, or what it calls be
+    /// [`Attributes::pinned`].
     pub fn add_call(&mut self, symbol: &UserExternalName) {
         self.corpus.symbols.observe_call(symbol);
     }
 
-    /// Records, for backtraces, which functions a function tail-calls that is not added: `None` if that can be any function, as where
-    /// nothing is recorded. Constant time, and for each of them.
+    /// Records, for backtraces, which functions a function tail-calls that is not added: `None` if
+    /// that can be any function, as where nothing is recorded. Constant time, and for each of them.
     pub fn add_tail_calls(&mut self, symbol: &UserExternalName, to: Option<&[UserExternalName]>) {
         self.recorded.add_tail_calls(symbol, to);
     }
@@ -345,13 +365,14 @@ impl<'a> StreamingMerger<'a> {
         function(self.corpus.items[known(of)].equal)
     }
 
-    /// Finds the classes of equal functions and decides the disposition of every function; then, of those that are held,
-    /// which share a parameterised body.
+    /// Finds the classes of equal functions and decides the disposition of every function; then, of
+    /// those that are held, which share a parameterised body.
     ///
-    /// `bodies` has the sizes of native code, for the decisions that depend on one, and for held functions IR and fresh
-    /// symbols. No other IR is requested. The result does not depend on the order in which functions were added, but
-    /// for which are held. Linear in the number of functions and references, up to a logarithm, and in the sizes of
-    /// held functions as [`Merger::plan`](crate::Merger::plan).
+    /// `bodies` has the sizes of native code, for the decisions that depend on one, and for held
+    /// functions IR and fresh symbols. No other IR is requested. The result does not depend on the
+    /// order in which functions were added, but for which are held. Linear in the number of
+    /// functions and references, up to a logarithm, and in the sizes of held functions as
+    /// [`Merger::plan`](crate::Merger::plan).
     pub fn plan(mut self, bodies: &mut dyn Bodies) -> Plan {
         // Memory, before the next phases take some.
         self.corpus.drop_index();
@@ -379,7 +400,7 @@ impl<'a> StreamingMerger<'a> {
                 shape: self.held.shape(self.equal(function)).unwrap_or_default(),
             }),
         );
-        bucketed.partition.push_alone(nodes.len());
+        bucketed.partition.push_singletons(nodes.len());
         stats.refine_classes_before = bucketed.partition.len();
         refine(&mut bucketed.partition, &bucketed.nodes, &bucketed.references);
         stats.refine_classes_after = bucketed.partition.len();
@@ -396,7 +417,7 @@ impl<'a> StreamingMerger<'a> {
         let options = &self.options;
         let input = Input { options, observed: &observed, bucketed: &bucketed, earlier: None };
         // IR is there of some functions only, and no decision about equal ones depends on which.
-        let (mut plan, _) = decide(input, unit, Beyond::default(), None, stats);
+        let (mut plan, _) = decide(input, unit, ExternalSymbols::default(), None, stats);
         let own: Vec<FunctionIndex> = functions().map(|function| self.equal(function)).collect();
         let is_all_there = self.held.has_all_ir();
         if self.held.has_two() {
@@ -412,8 +433,9 @@ impl<'a> StreamingMerger<'a> {
         }
     }
 
-    /// The same, and for backtraces what was recorded ([`Reader::recording`]) of functions that share code, and of the tail calls of
-    /// all. Requests IR of one function of each class that shares a parameterised body.
+    /// Plans the functions, and returns for backtraces the records ([`Reader::recording`]) of
+    /// functions that share code and of all tail calls. Requests IR of one function of each class
+    /// that shares a parameterised body.
     pub fn plan_recording(mut self, bodies: &mut dyn Bodies) -> (Plan, Recorded) {
         let (mut recorded, options) = (core::mem::take(&mut self.recorded), self.options);
         let plan = self.plan(bodies);

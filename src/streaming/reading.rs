@@ -1,4 +1,5 @@
-//! Reading functions where they are made, on any thread: what a merger must know of a function, without the function.
+//! Reading functions where they are made, on any thread: what a merger must know of a function,
+//! without the function.
 
 use crate::canon::{self, Context, Digest, Encoding, Scratch, code_digest};
 use crate::corpus::{ByNode, NotedSymbol, Reference, Symbols};
@@ -12,8 +13,10 @@ use core::cell::RefCell;
 use core::fmt;
 use cranelift_codegen::ir::Function;
 
-/// Reads functions, for [`StreamingMerger::add_reading`](super::StreamingMerger::add_reading). Each thread has one of its own; it
-/// keeps memory from function to function, and nothing else.
+/// Reads functions, for [`StreamingMerger::add_reading`](super::StreamingMerger::add_reading). Each
+/// thread has one of its own; it keeps memory from function to function, and nothing else.
+///
+/// See the [example](crate::streaming).
 pub struct Reader<'a> {
     options: Options<'a>,
     scratch: Scratch,
@@ -26,8 +29,11 @@ pub struct Reader<'a> {
     records: bool,
 }
 
-/// What was read of a function: a digest of its encoding, the symbols to which it refers, and by what similar functions are
-/// found. It is the same whichever thread read it, and whichever functions were read before.
+/// The reading of a function: a digest of its encoding, the symbols to which it refers, and the
+/// sketch by which similar functions are found. It is the same whichever thread read it, and
+/// whichever functions were read before.
+///
+/// See the [example](crate::streaming).
 #[derive(Clone)]
 pub struct Reading {
     pub(super) attributes: Attributes,
@@ -44,7 +50,7 @@ pub struct Reading {
     pub(super) references: Vec<Reference>,
     /// `None` if it cannot share a body with similar functions.
     pub(super) likeness: Option<Likeness>,
-    /// What it takes to hold it.
+    /// The bytes for holding it.
     pub(super) bytes: usize,
     /// Its instructions, for backtraces.
     pub(super) sites: Option<Sites>,
@@ -52,21 +58,22 @@ pub struct Reading {
 
 impl<'a> Reader<'a> {
     /// Reads for a merger with these options. Where similar functions are not merged
-    /// ([`StreamingMerger::new`](super::StreamingMerger::new)), [`Similar::OFF`](crate::Similar::OFF) saves time.
+    /// ([`StreamingMerger::new`](super::StreamingMerger::new)),
+    /// [`Similar::OFF`](crate::Similar::OFF) saves time.
     pub fn new(options: Options<'a>) -> Self {
         let (scratch, encoding, packed, symbols) = Default::default();
         Reader { options, scratch, encoding, packed, symbols, records: false }
     }
 
     /// Whether it reads for backtraces, too: what the instructions of functions are, for
-    /// [`StreamingMerger::plan_recording`](super::StreamingMerger::plan_recording). That takes four bytes for each instruction of a function that may
-    /// share code.
+    /// [`StreamingMerger::plan_recording`](super::StreamingMerger::plan_recording). That takes four
+    /// bytes for each instruction of a function that may share code.
     pub fn recording(self, records: bool) -> Self {
         Reader { records, ..self }
     }
 
-    /// Reads a function that has these attributes. One walk, a digest of the encoding, and a scan if similar functions are
-    /// merged that differ in instructions.
+    /// Reads a function that has these attributes. One walk, a digest of the encoding, and a scan
+    /// if similar functions are merged that differ in instructions.
     pub fn read(&mut self, func: &Function, attributes: Attributes) -> Reading {
         let has_body = func.layout.entry_block().is_some();
         self.symbols.add_tables(func);
@@ -102,18 +109,20 @@ impl<'a> Reader<'a> {
 }
 
 impl Reading {
-    /// The bytes that it takes to hold the function: those of its IR, estimated from the sizes of its tables, if nothing
-    /// else was said.
+    /// The bytes that it takes to hold the function: those of its IR, estimated from the sizes of
+    /// its tables, if nothing else was said.
     pub fn held_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Says how many bytes it takes to hold the function, for a caller who holds it in another form, such as serialised.
+    /// Says how many bytes it takes to hold the function, for a caller who holds it in another
+    /// form, such as serialised.
     pub fn set_held_bytes(&mut self, bytes: usize) {
         self.bytes = bytes;
     }
 
-    /// Whether the function may be held at all: if it may not, nobody has to find out what that would take.
+    /// Whether the function may be held at all: if it may not, nobody has to find out what that
+    /// would take.
     pub fn may_be_held(&self) -> bool {
         self.likeness.is_some()
     }

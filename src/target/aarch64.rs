@@ -1,8 +1,8 @@
 //! How thunks set registers on aarch64.
 //!
-//! The address of a near symbol takes two instructions. One, `adr`, reaches 1 MiB around it, but Cranelift has no
-//! relocation for it. What floating-point registers cannot hold at once goes by way of x9, in which no
-//! function gets anything.
+//! The address of a near symbol takes two instructions. One, `adr`, reaches 1 MiB around it, but
+//! Cranelift has no relocation for it. Values beyond the floating-point registers go by way of x9,
+//! in which no function gets anything.
 
 use super::Far;
 use super::registers::Register;
@@ -13,8 +13,9 @@ use cranelift_codegen::binemit::Reloc;
 /// The number of x9.
 const SCRATCH: u32 = 9;
 
-/// The fewest instructions that set a register, whatever the others hold. `None` if there are none for an address.
-pub(super) fn alone(register: Register, value: &Value<'_>) -> Option<Setting> {
+/// The fewest instructions that set a register, whatever the others hold. `None` if there are none
+/// for an address.
+pub(super) fn from_scratch(register: Register, value: &Value<'_>) -> Option<Setting> {
     let integer = |register: u32| match value {
         &Value::Bits { bits, width: _ } => Some(constant(register, bits)),
         Value::Address(address) => self::address(register, address),
@@ -42,8 +43,8 @@ fn to_float(register: u8, from: u32, wide: bool) -> u32 {
     opcode | from << 5 | u32::from(register)
 }
 
-/// `movi d, #bits` of bytes that are zero or all ones; of 32 bits, `movi` or `mvni` of one byte and of zeros or ones, in
-/// both halves of the register: without the number of the register.
+/// `movi d, #bits` of bytes that are zero or all ones; of 32 bits, `movi` or `mvni` of one byte and
+/// of zeros or ones, in both halves of the register: without the number of the register.
 fn float_immediate(bits: u64, width: u32) -> Option<u32> {
     let immediate = |byte: u32| (byte >> 5) << 16 | (byte & 31) << 5;
     let plain = |at: u32| matches!(bits >> (8 * at) & 0xff, 0 | 0xff);
@@ -99,8 +100,9 @@ fn by_halves(register: u32, wide: bool, bits: u64) -> Setting {
     })
 }
 
-/// The fields N, immr and imms of an immediate operand of logical instructions, if these bits are one: copies of an
-/// element of 2 to 64 bits, in which there is one run of ones, rotated to the right by immr.
+/// The fields N, immr and imms of an immediate operand of logical instructions, if these bits are
+/// one: copies of an element of 2 to 64 bits, in which there is one run of ones, rotated to the
+/// right by immr.
 fn logical_immediate(wide: bool, bits: u64) -> Option<u32> {
     let bits = if wide { bits } else { bits & 0xffff_ffff | bits << 32 };
     if bits == 0 || bits == u64::MAX {
@@ -116,8 +118,9 @@ fn logical_immediate(wide: bool, bits: u64) -> Option<u32> {
     Some(u32::from(element == 64) << 12 | rotation << 6 | imms)
 }
 
-/// `adrp` and `add`, which reach a near symbol; `adrp` and `ldr`, for one that may be far, of position-independent
-/// code. Other code has the address between instructions, which a thunk does not.
+/// `adrp` and `add`, which reach a near symbol; `adrp` and `ldr`, for one that may be far, of
+/// position-independent code. Other code has the address between instructions, which a thunk does
+/// not.
 fn address(register: u32, address: &Address<'_>) -> Option<Setting> {
     let &Address { offset, near, far, .. } = address;
     let (page, second, low) = match (near, far) {

@@ -1,8 +1,8 @@
 //! The only module that names an architecture, but for the weights of `size`.
 //!
-//! It holds the properties of a target that the plan needs: whether one jump can replace a whole function, how many
-//! bytes the jump takes and how they are written, what the smallest function is, and the native byte order. It
-//! makes no decision and generates no code beyond those bytes.
+//! It holds the properties of a target that the plan needs: whether one jump can replace a whole
+//! function, how many bytes the jump takes and how they are written, what the smallest function is,
+//! and the native byte order. It makes no decision and generates no code beyond those bytes.
 
 mod aarch64;
 mod registers;
@@ -17,8 +17,8 @@ use cranelift_codegen::ir::{Endianness, Signature, Type, types};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_size_model::SizeModel;
 
-/// The distance in bytes from the relocation of a direct call to its return address. `None` for relocations of anything else, and
-/// for calls of targets that are not listed here.
+/// The distance in bytes from the relocation of a direct call to its return address. `None` for
+/// relocations of anything else, and for calls of targets that are not listed here.
 pub(crate) fn return_offset(relocation: Reloc) -> Option<u32> {
     match relocation {
         Reloc::X86CallPCRel4
@@ -31,17 +31,21 @@ pub(crate) fn return_offset(relocation: Reloc) -> Option<u32> {
 }
 
 /// The properties of a target that function merging depends on.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The jump thunk, where the target has one.
     pub jump_thunk: Option<JumpThunk>,
-    /// Whether a function that calls another one may replace it where there is no jump thunk, if that is smaller, and
-    /// how it calls. Default: no, and then functions that need a thunk are not merged.
+    /// Whether a function that calls another one may replace it where there is no jump thunk, if
+    /// that is smaller, and how it calls. Default: no, and then functions that need a thunk are not
+    /// merged.
     pub call_thunks: Option<CallThunks>,
-    /// The byte order of loads and stores that do not specify one; `None` if it is not known, and then such an
-    /// access equals only another one that does not specify it.
+    /// The byte order of loads and stores that do not specify one; `None` if it is not known, and
+    /// then such an access equals only another one that does not specify it.
     pub endianness: Option<Endianness>,
-    /// Every stack slot is aligned to this many bytes, whatever it requests: a power of two, 4 if it is not known.
+    /// Every stack slot is aligned to this many bytes, whatever it requests: a power of two, 4 if
+    /// it is not known.
     pub slot_alignment: u32,
     /// The type of an address, if it is known: without, no function can be passed as an argument.
     pub pointer_type: Option<Type>,
@@ -49,12 +53,14 @@ pub struct Target {
     pub far: Far,
     /// No function, not even one that only returns, takes fewer bytes than this.
     pub smallest_function: u32,
-    /// How many bytes functions will take. Without a model no similar functions are merged, no functions become call thunks, and
-    /// none are content-addressed.
+    /// How many bytes functions will take. Without a model no similar functions are merged, no
+    /// functions become call thunks, and none are content-addressed.
     pub size_model: Option<SizeModel>,
 }
 
 /// How code gets the address of a symbol that may be far away, or that another library may define.
+///
+/// See the [example](crate::thunk).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Far {
     /// It is not known: no thunk in raw bytes passes such an address.
@@ -65,22 +71,26 @@ pub enum Far {
     Table,
 }
 
-/// What the code of thunks is optimised for.
+/// The goal for which the code of thunks is optimised.
+///
+/// See the [example](crate::thunk).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OptimizeFor {
     /// As few bytes as instructions take that are as fast as any.
     #[default]
     Speed,
-    /// As few bytes as possible. On x86-64, constants may go through the stack, or take the low part of a register
-    /// only, which costs some cycles.
+    /// As few bytes as possible. On x86-64, constants may go through the stack, or take the low
+    /// part of a register only, which costs some cycles.
     Size,
 }
 
 /// One jump that replaces a whole function.
 ///
-/// Both functions have the same signature and calling convention, so all values that the caller left in registers
-/// and on the stack are where the other function expects them: stack arguments, `StructArgument`, struct return,
-/// several results and tail calls need no special case.
+/// Both functions have the same signature and calling convention, so all values that the caller
+/// left in registers and on the stack are where the other function expects them: stack arguments,
+/// `StructArgument`, struct return, several results and tail calls need no special case.
+///
+/// See the [example](crate::thunk).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JumpThunk {
     bytes: [u8; 8],
@@ -124,13 +134,14 @@ impl CallThunks {
 }
 
 impl Target {
-    /// Whether a function of this signature can be a call thunk, if it does not observe its frame. Tail calls guarantee that
-    /// the stack does not grow, so only another tail call keeps that.
+    /// Whether a function of this signature can be a call thunk, if it does not observe its frame.
+    /// Tail calls guarantee that the stack does not grow, so only another tail call keeps that.
     pub(crate) fn has_call_thunk(&self, signature: &Signature) -> bool {
         self.call_thunks.is_some_and(|how| how.tail_calls || signature.call_conv != CallConv::Tail)
     }
 
-    /// A target of which nothing is known. It has no jump thunks, so a function that would need one is not merged.
+    /// A target of which nothing is known. It has no jump thunks, so a function that would need one
+    /// is not merged.
     pub const fn generic() -> Target {
         Target {
             jump_thunk: None,
@@ -218,7 +229,7 @@ impl Target {
         }
     }
 
-    /// The same target in `cranelift-jit`, which reserves 24 bytes more for each call on aarch64, in
+    /// This target in `cranelift-jit`, which reserves 24 bytes more for each call on aarch64, in
     /// case the callee turns out to be far away.
     pub fn in_jit(mut self) -> Target {
         if let Some(jump) = &mut self.jump_thunk
@@ -229,13 +240,13 @@ impl Target {
         self
     }
 
-    /// Whether a jump thunk is smaller than a body with this many instructions of the IR, `nop` and unreachable
-    /// ones left out. In doubt, it is not.
+    /// Whether a jump thunk is smaller than a body with this many instructions of the IR, `nop` and
+    /// unreachable ones left out. In doubt, it is not.
     ///
     /// On x86-64 every body is larger (9 bytes at least). On aarch64 no body is smaller than the
     /// 4-byte jump, and one of a single instruction (`return`, `trap`, a `jump` to itself) can be
-    /// as small. Where the back end reserves memory besides, an instruction of the IR counts as 2 bytes, about half of what it
-    /// takes on average.
+    /// as small. Where the back end reserves memory besides, an instruction of the IR counts as 2
+    /// bytes, about half of what it takes on average.
     pub fn jump_is_smaller(&self, instructions: u32) -> bool {
         let Some(jump) = self.jump_thunk else {
             return false;
@@ -248,13 +259,15 @@ impl Target {
 }
 
 /// How call thunks are made (see [`call_thunk`](crate::thunk::call_thunk)).
+///
+/// See the [example](crate::thunk).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallThunks {
-    /// Whether the back end can make tail calls. Without, functions of [`CallConv::Tail`] get no thunk: a call
-    /// would let the stack grow where the convention guarantees that it does not. x86-64 can with
-    /// `preserve_frame_pointers` only.
+    /// Whether the back end can make tail calls. Without, functions of [`CallConv::Tail`] get no
+    /// thunk: a call would let the stack grow where the convention guarantees that it does not.
+    /// x86-64 can with `preserve_frame_pointers` only.
     pub tail_calls: bool,
-    /// Whether all functions of the unit are near enough to each other for a call to reach them without going
-    /// through a table.
+    /// Whether all functions of the unit are near enough to each other for a call to reach them
+    /// without going through a table.
     pub colocated: bool,
 }

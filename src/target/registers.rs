@@ -1,7 +1,7 @@
 //! Which registers extra arguments are in. All of them come behind the function's own arguments.
 //!
-//! The answer is `None` where it is not known: where some arguments would be on the stack, and where a parameter is not
-//! simply in one register.
+//! The answer is `None` where it is not known: where some arguments would be on the stack, and
+//! where a parameter is not simply in one register.
 
 use super::Target;
 use alloc::vec::Vec;
@@ -18,7 +18,8 @@ pub(super) enum Register {
     Float(u8),
 }
 
-/// The registers in which a function gets no arguments of its own, in the order in which further ones take them.
+/// The registers in which a function gets no arguments of its own, in the order in which further
+/// ones take them.
 struct Free {
     integers: &'static [u8],
     floats: Range<u8>,
@@ -28,7 +29,7 @@ struct Free {
 const FLOATS: usize = 8;
 
 impl Free {
-    /// What is free behind the arguments of a function of this signature.
+    /// The free registers behind the arguments of a function of this signature.
     fn of(target: &Target, signature: &Signature) -> Option<Free> {
         use CallConv as C;
         /// rdi, rsi, rdx, rcx, r8, r9
@@ -61,8 +62,9 @@ impl Free {
     }
 }
 
-/// How many integer registers, and how many others, the parameters of a function take. `None` if that is not
-/// simply one for each. `struct_return` is the number for the address of a returned structure.
+/// How many integer registers, and how many others, the parameters of a function take. `None` if
+/// that is not simply one for each. `struct_return` is the number for the address of a returned
+/// structure.
 fn taken(signature: &Signature, struct_return: usize) -> Option<[usize; 2]> {
     let simple = |ty: Type| ty.bits() <= 64 || ty.is_vector() && ty.bits() == 128;
     // With more results there may be a hidden parameter for their address.
@@ -96,8 +98,10 @@ impl Target {
         types.map(|ty| if ty.is_int() { free.integer() } else { free.float() }).collect()
     }
 
-    /// The types in which extra arguments of these types are passed to a body, behind the parameters of `signature`:
-    /// integers and addresses for which only a floating-point register is left as the `f32` or `f64` of the same bits. On the stack, each would take more bytes, and a thunk a frame.
+    /// The types in which extra arguments of these types are passed to a body, behind the
+    /// parameters of `signature`: integers and addresses for which only a floating-point register
+    /// is left as the `f32` or `f64` of the same bits. On the stack, each would take more bytes,
+    /// and a thunk a frame.
     pub(crate) fn passed_as(
         &self,
         signature: &Signature,

@@ -20,7 +20,7 @@ impl Setting {
     pub const EMPTY: Setting =
         Setting { bytes: [0; Setting::MOST], length: 0, relocations: [None; 2], slow: false };
 
-    /// The same, then these bytes.
+    /// This setting, then these bytes.
     pub fn then(mut self, bytes: &[u8]) -> Setting {
         let start = usize::from(self.length);
         self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
@@ -28,14 +28,14 @@ impl Setting {
         self
     }
 
-    /// The same, with what follows relocated.
+    /// This setting, with the following bytes relocated.
     pub fn relocated(mut self, kind: Reloc, addend: i64) -> Setting {
         let at = usize::from(self.relocations[0].is_some());
         self.relocations[at] = Some((self.length, kind, addend));
         self
     }
 
-    /// The same, slow.
+    /// This setting, marked slow.
     pub fn slow(self) -> Setting {
         Setting { slow: true, ..self }
     }

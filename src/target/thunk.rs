@@ -1,13 +1,14 @@
 //! Thunks in raw bytes: instructions that set the registers of the extra arguments, then the jump.
 //!
-//! No other argument of the caller moves: the extra ones come last, and such a thunk is only made where all of them
-//! are in registers in which the function itself gets no arguments (`registers`). Elsewhere there is no such thunk (a
-//! call thunk in IR has the same effect). No other register changes but one that holds nothing when a function is
-//! entered, and neither do the flags hold anything then.
+//! No other argument of the caller moves: the extra ones come last, and such a thunk is only made
+//! where all of them are in registers in which the function itself gets no arguments (`registers`).
+//! Elsewhere there is no such thunk (a call thunk in IR has the same effect). No other register
+//! changes but one that holds nothing when a function is entered, and neither do the flags hold
+//! anything then.
 //!
-//! A register is set from nothing, or from one that was set before: a value that is equal or near takes fewer bytes
-//! so. What is possible is said by the module of each architecture; here the order is chosen, which is the one of
-//! fewest bytes.
+//! A register is set from nothing, or from one that was set before: a value that is equal or near
+//! takes fewer bytes so. The module of each architecture lists the possibilities; here the order is
+//! chosen, which is the one of fewest bytes.
 
 use super::registers::Register;
 use super::setting::Setting;
@@ -19,24 +20,28 @@ use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::{ArgumentExtension, Signature, Type, UserExternalName, types};
 
 /// The machine code of a thunk.
+///
+/// See the [example](crate::thunk).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThunkCode {
     /// The code, before relocation.
     pub bytes: Vec<u8>,
-    /// What is to be relocated, ascending.
+    /// The relocations, ascending.
     pub relocations: Vec<ThunkReloc>,
     /// The bytes that the back end reserves in addition to the code.
     veneer: u32,
 }
 
 /// A relocation of a thunk.
+///
+/// See the [example](crate::thunk).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThunkReloc {
     /// Where it applies, in bytes from the start of the thunk.
     pub offset: u32,
     /// Its kind.
     pub kind: Reloc,
-    /// What it refers to.
+    /// The referenced symbol.
     pub symbol: UserExternalName,
     /// Its addend in bytes.
     pub addend: i64,
@@ -58,7 +63,7 @@ impl ThunkCode {
     }
 }
 
-/// What a register must hold.
+/// The value that a register must hold.
 #[derive(Clone, Copy)]
 pub(super) enum Value<'a> {
     /// Of these bits, the lowest `width`; bits above those do not matter.
@@ -79,7 +84,8 @@ pub(super) struct Address<'a> {
 }
 
 impl Address<'_> {
-    /// Whether an entry of the global offset table has the address itself: no offset is added to the loaded address.
+    /// Whether an entry of the global offset table has the address itself: no offset is added to
+    /// the loaded address.
     pub fn is_entry(&self) -> bool {
         self.offset == 0
     }
@@ -97,7 +103,8 @@ pub(super) struct Step {
 }
 
 impl<'a> Value<'a> {
-    /// `others` is the number of parameters before it. `None` for an address of another size than 64 bits.
+    /// `others` is the number of parameters before it. `None` for an address of another size than
+    /// 64 bits.
     fn of(argument: &'a ExtraArgument, others: usize, far: Far) -> Option<Value<'a>> {
         let address = |ty: Type, symbol, offset, near| {
             let address = Address { symbol, offset, near, far };
@@ -108,7 +115,8 @@ impl<'a> Value<'a> {
             ExtraArgument::Constant { ty, bits: _ } if ty.bits() > 64 => None,
             ExtraArgument::Constant { ty, bits } => {
                 let width = match extra_parameter(*ty, others).extension {
-                    // The bits that the type does not have are 0, and so must be those of the register.
+                    // The bits that the type does not have are 0, and so must be those of the
+                    // register.
                     ArgumentExtension::Uext => 64,
                     ArgumentExtension::None => ty.bits(),
                     ArgumentExtension::Sext => return None,
@@ -130,7 +138,8 @@ impl<'a> Value<'a> {
             (&Value::Bits { bits, width }, &Value::Bits { bits: from, width: known }) => {
                 let differ = (bits ^ from) & (u64::MAX >> (64 - width)) != 0;
                 let equal = width <= known && !differ;
-                // The lowest bits of a sum depend on no higher ones of what is added, which may be unknown.
+                // The lowest bits of a sum depend on no higher ones of the addend, which may be
+                // unknown.
                 let wide = u32::try_from(bits).is_err();
                 let width = if wide { width } else { width.min(32) };
                 let unused = 64 - width;
@@ -158,11 +167,11 @@ impl<'a> Value<'a> {
 }
 
 impl Target {
-    /// A thunk to `to` in raw bytes: for functions of this signature, with these extra arguments. `None` if there
-    /// is none for this target or for these arguments.
+    /// A thunk to `to` in raw bytes: for functions of this signature, with these extra arguments.
+    /// `None` if there is none for this target or for these arguments.
     ///
-    /// Thunks of a plan are to be [optimised for](crate::Plan::optimize_for) what the plan was made for, which counted
-    /// their bytes.
+    /// Thunks of a plan are to be [optimised for](crate::Plan::optimize_for) what the plan was made
+    /// for, which counted their bytes.
     pub fn thunk_code(
         &self,
         signature: &Signature,
@@ -183,8 +192,8 @@ impl Target {
             let values = values.map(|(at, argument)| Value::of(argument, first + at, self.far));
             let values = values.collect::<Option<Vec<Value<'_>>>>()?;
             let alone = |at: usize| match jump.relocation {
-                Reloc::X86CallPCRel4 => x86_64::alone(registers[at], &values[at], optimize),
-                _ => aarch64::alone(registers[at], &values[at]),
+                Reloc::X86CallPCRel4 => x86_64::from_scratch(registers[at], &values[at], optimize),
+                _ => aarch64::from_scratch(registers[at], &values[at]),
             };
             let derived = |at: usize, from: usize| {
                 let step = values[at].step_from(&values[from])?;
@@ -221,11 +230,13 @@ impl JumpThunk {
     }
 }
 
-/// The registers in the order in which they are set, and how: `alone`, or `derived` from one that is set before.
+/// The registers in the order in which they are set, and how: `alone`, or `derived` from one that
+/// is set before.
 ///
-/// The order of fewest bytes. For integers it is found by taking for each set of registers the best one to be set last:
-/// there are eight at most. Of equally good orders it is that of the arguments, as far as it can be. Floating-point
-/// registers come after them, in order: no other one is derived from them but by a copy.
+/// The order of fewest bytes. For integers it is found by taking for each set of registers the best
+/// one to be set last: there are eight at most. Of equally good orders it is that of the arguments,
+/// as far as it can be. Floating-point registers come after them, in order: no other one is derived
+/// from them but by a copy.
 fn shortest(
     registers: &[Register],
     alone: &[Setting],
@@ -248,7 +259,7 @@ fn shortest_of_integers(
     alone: &[Setting],
     derived: impl Fn(usize, usize) -> Option<Setting>,
 ) -> Vec<(usize, Setting)> {
-    // What is not better than alone is left out.
+    // A setting that is not better than the one from scratch is left out.
     let mut better: Vec<(usize, usize, Setting)> = Vec::new();
     for (number, &at) in integers.iter().enumerate() {
         for (other, &from) in integers.iter().enumerate().filter(|&(other, _)| other != number) {

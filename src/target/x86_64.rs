@@ -1,7 +1,8 @@
 //! How thunks set registers on x86-64.
 //!
-//! A register is its number in code; neither rsp nor rbp is one of them, nor are r12 and r13, which need longer forms as
-//! well. Floating-point registers are set by way of rax, in which no function gets anything.
+//! A register is its number in code; neither rsp nor rbp is one of them, nor are r12 and r13, which
+//! need longer forms as well. Floating-point registers are set by way of rax, in which no function
+//! gets anything.
 
 use super::registers::Register;
 use super::setting::Setting;
@@ -13,8 +14,9 @@ use cranelift_codegen::binemit::Reloc;
 /// The number of rax.
 const SCRATCH: u8 = 0;
 
-/// The shortest instructions that set a register, whatever the others hold. `None` if there are none for an address.
-pub(super) fn alone(
+/// The shortest instructions that set a register, whatever the others hold. `None` if there are
+/// none for an address.
+pub(super) fn from_scratch(
     register: Register,
     value: &Value<'_>,
     optimize: OptimizeFor,
@@ -48,8 +50,8 @@ fn to_float(register: u8, from: u8, wide: bool) -> Setting {
     Setting::EMPTY.then(&[0x66]).then(mov.bytes())
 }
 
-/// An instruction with the prefix that is needed for 64 bits, for `register` in the field for registers, and for `base`
-/// in that for operands in registers or in memory.
+/// An instruction with the prefix that is needed for 64 bits, for `register` in the field for
+/// registers, and for `base` in that for operands in registers or in memory.
 fn instruction(wide: bool, register: u8, base: u8, rest: &[u8]) -> Setting {
     let prefix = 0x40 | u8::from(wide) << 3 | register >> 3 << 2 | base >> 3;
     let prefix = if prefix == 0x40 { &[][..] } else { &[prefix] };
@@ -83,8 +85,8 @@ fn constant(register: u8, bits: u64, width: u32, optimize: OptimizeFor) -> Setti
             settings.push(instruction(width == 64, 0, register, &[0x83, 0xc8 | low, 0xff]).slow());
         }
         if width == 8 {
-            // `mov r8, imm8`, which waits for what the register held. Without a prefix, the numbers of sil and dil are
-            // those of other registers.
+            // `mov r8, imm8`, which waits for what the register held. Without a prefix, the numbers
+            // of sil and dil are those of other registers.
             let prefix = if register < 8 { 0x40 } else { 0x41 };
             let prefix = if register < 4 { &[][..] } else { &[prefix] };
             settings.push(Setting::EMPTY.then(prefix).then(&[0xb0 | low, bits as u8]).slow());
@@ -95,10 +97,11 @@ fn constant(register: u8, bits: u64, width: u32, optimize: OptimizeFor) -> Setti
             let mov = instruction(false, 0, register, &[0xb8 | low, first, second]);
             settings.push(Setting::EMPTY.then(&[0x66]).then(mov.bytes()).slow());
         }
-        // `push imm; pop reg`, which goes through memory: the word below the return address, which is nobody's. The caller
-        // cannot keep anything below what it pushed itself, and until the body is entered there is no callee that could.
-        // The stack is not aligned as for calls in between, where nothing is called; nothing there traps either, and thunks
-        // have no unwind information that would have to follow it.
+        // `push imm; pop reg`, which goes through memory: the word below the return address, which
+        // is nobody's. The caller cannot keep anything below what it pushed itself, and until the
+        // body is entered there is no callee that could. The stack is not aligned as for calls in
+        // between, where nothing is called; nothing there traps either, and thunks have no unwind
+        // information that would have to follow it.
         let pop = instruction(false, 0, register, &[0x58 | low]);
         if let Ok(bits) = i8::try_from(signed) {
             let push = Setting::EMPTY.then(&[0x6a]).then(&bits.to_le_bytes());
@@ -112,8 +115,9 @@ fn constant(register: u8, bits: u64, width: u32, optimize: OptimizeFor) -> Setti
     settings.into_iter().min_by_key(Setting::cost).expect("there is one")
 }
 
-/// `lea reg, [rip + symbol]`, which reaches a near symbol; for one that may be far, the back end's own ways: `mov
-/// reg, [rip + symbol@GOTPCREL]` in position-independent code, else `mov reg, symbol`.
+/// `lea reg, [rip + symbol]`, which reaches a near symbol; for one that may be far, the back end's
+/// own ways: `mov reg, [rip + symbol@GOTPCREL]` in position-independent code, else
+/// `mov reg, symbol`.
 fn address(register: u8, address: &Address<'_>) -> Option<Setting> {
     let &Address { offset, near, far, .. } = address;
     let low = register & 7;
@@ -134,8 +138,8 @@ fn address(register: u8, address: &Address<'_>) -> Option<Setting> {
     }
 }
 
-/// From an integer register by `mov` or `lea`, which take no longer than a constant; from a floating-point register, an
-/// equal one by `movaps`.
+/// From an integer register by `mov` or `lea`, which take no longer than a constant; from a
+/// floating-point register, an equal one by `movaps`.
 pub(super) fn derived(register: Register, from: Register, step: Step) -> Option<Setting> {
     match (register, from) {
         (Register::Integer(register), Register::Integer(from)) => integer(register, from, step),

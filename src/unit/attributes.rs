@@ -8,31 +8,34 @@ use rustc_hash::FxBuildHasher;
 /// The properties of a function that the IR does not show.
 ///
 /// The default keeps everything that can be observed: exported, with a significant address.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Attributes {
     /// The visibility of the symbol.
     pub linkage: Linkage,
     /// Whether code may compare the function's address with another function's.
     pub addresses: Addresses,
-    /// Whether something outside the functions of the unit holds the address: a data object, a table that the
-    /// embedder builds. References in the IR are found in any case.
+    /// Whether something outside the functions of the unit holds the address: a data object, a
+    /// table that the embedder builds. References in the IR are found in any case.
     pub address_taken: bool,
-    /// Functions with different keys never merge: section, per-function settings, CFI type, loading unit, anything
-    /// that the IR does not show. 0 where there is nothing of that kind.
+    /// Functions with different keys never merge: section, per-function settings, CFI type, loading
+    /// unit, anything that the IR does not show. 0 where there is nothing of that kind.
     pub key: u64,
-    /// Alignment of the function's first instruction in bytes, a power of two. The representative of a class gets
-    /// the largest of the class. 1 where the back end's own minimum is enough.
+    /// Alignment of the function's first instruction in bytes, a power of two. The representative
+    /// of a class gets the largest of the class. 1 where the back end's own minimum is enough.
     pub alignment: u32,
-    /// Whether code that the pass does not see calls the function by its symbol: code that was emitted before,
-    /// assembly. For holders of its address there is `address_taken`.
+    /// Whether code that the pass does not see calls the function by its symbol: code that was
+    /// emitted before, assembly. For holders of its address there is `address_taken`.
     pub externally_called: bool,
-    /// The function neither replaces another function nor is replaced. It still counts as equal where functions
-    /// that call it are compared, and its own references are redirected.
+    /// The function neither replaces another function nor is replaced. It still counts as equal
+    /// where functions that call it are compared, and its own references are redirected.
     pub pinned: bool,
     /// The function must stay distinguishable: it is not merged, and a call to it equals only
     /// another call to it.
     pub no_merge: bool,
-    /// The function takes much of the time. With [`Policy::Balanced`](crate::Policy::Balanced) it is merged only with identical functions.
+    /// The function takes much of the time. With [`Policy::Balanced`](crate::Policy::Balanced) it
+    /// is merged only with identical functions.
     pub hot: bool,
     /// The function is merged only with identical functions, whatever the policy.
     pub identical_only: bool,
@@ -82,6 +85,8 @@ impl Interned {
 }
 
 /// Whether two functions may end up at one address.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Addresses {
     /// The address of this function must differ from every other function's.

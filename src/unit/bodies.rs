@@ -1,4 +1,4 @@
-//! What the embedder hands out: bodies, data objects, fresh symbols.
+//! The interface to the embedder: bodies, data objects, fresh symbols.
 
 use super::{DataIndex, DataObject, FunctionIndex};
 use alloc::boxed::Box;
@@ -14,37 +14,42 @@ use cranelift_entity::EntityRef;
 /// of them twice.
 ///
 /// An implementor must ensure that
-/// * a body is the same whenever it is requested, and the one given to [`Merger::add`](crate::Merger::add);
+/// * a body is the same whenever it is requested, and the one given to
+///   [`Merger::add`](crate::Merger::add);
 /// * it passes Cranelift's verifier.
 ///
 /// Failure to uphold these may result in functions that are not merged, in panics, or, if bodies
 /// change in between, in wrong merges.
+///
+/// See the [example](crate#example).
 pub trait Bodies {
     /// The body of `function`.
     fn body(&mut self, function: FunctionIndex) -> &Function;
 
-    /// The contents of `data`. Requested only if data objects were added. An object whose contents are not available
-    /// is not merged. Default: none are.
+    /// The contents of `data`. Requested only if data objects were added. An object whose contents
+    /// are not available is not merged. Default: none are.
     fn data(&mut self, data: DataIndex) -> Option<&DataObject> {
         let _ = data;
         None
     }
 
-    /// A symbol that nothing uses yet, for a private copy or a parameterised body that replaces `members`, ascending;
-    /// a different one at each call. More functions may be merged into the body later, and the body itself may be merged into
-    /// another one: see [`NewBody::members`](crate::NewBody::members). Default: there are none, and functions that would need one are
-    /// not merged.
+    /// A symbol that nothing uses yet, for a private copy or a parameterised body that replaces
+    /// `members`, ascending; a different one at each call. More functions may be merged into the
+    /// body later, and the body itself may be merged into another one: see
+    /// [`NewBody::members`](crate::NewBody::members). Default: there are none, and functions that
+    /// would need one are not merged.
     ///
-    /// Planning panics if it is the symbol of a function that was added, or of one that is known to be called and arrives
-    /// alone ([`StreamingMerger`](crate::streaming::StreamingMerger)).
+    /// Planning panics if it is the symbol of a function that was added, or of one that is known to
+    /// be called and arrives alone ([`StreamingMerger`](crate::streaming::StreamingMerger)).
     fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
         let _ = members;
         None
     }
 
-    /// The name by which linkers know a symbol that means the same function or data object in all units: not one that only
-    /// this unit can see. A content-addressed body ([`Options::content_addressing`](crate::Options::content_addressing)) refers
-    /// to nothing else but other such bodies. Two symbols must not have one name. Default: none has any.
+    /// The name by which linkers know a symbol that means the same function or data object in all
+    /// units: not one that only this unit can see. A content-addressed body
+    /// ([`Options::content_addressing`](crate::Options::content_addressing)) refers to nothing else
+    /// but other such bodies. Two symbols must not have one name. Default: none has any.
     fn link_name(&mut self, symbol: &UserExternalName) -> Option<String> {
         let _ = symbol;
         None
@@ -52,7 +57,7 @@ pub trait Bodies {
 
     /// The same functions, for several threads at a time. With the feature `parallel`, the pass then works on all
     /// threads of the current `rayon` pool, with the same result. Default: none, and the pass works on one thread.
-    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
+    fn sync(&self) -> Option<Box<dyn SyncBodies + '_>> {
         None
     }
 }
@@ -93,8 +98,11 @@ impl FreshSymbols {
     }
 }
 
-/// Hands out the bodies of a unit's functions to several threads at a time, with the obligations of [`Bodies`].
-pub trait SharedBodies: Sync {
+/// Hands out the bodies of a unit's functions to several threads at a time, with the obligations of
+/// [`Bodies`].
+///
+/// See the [example](crate#example).
+pub trait SyncBodies: Sync {
     /// The body of `function`.
     fn body(&self, function: FunctionIndex) -> &Function;
 
@@ -106,7 +114,7 @@ pub trait SharedBodies: Sync {
 }
 
 /// Functions in the order in which they were added.
-impl SharedBodies for &[Function] {
+impl SyncBodies for &[Function] {
     fn body(&self, function: FunctionIndex) -> &Function {
         &self[function.index()]
     }
@@ -118,7 +126,7 @@ impl Bodies for Vec<Function> {
         &self[function.index()]
     }
 
-    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
+    fn sync(&self) -> Option<Box<dyn SyncBodies + '_>> {
         Some(Box::new(&**self))
     }
 }
@@ -129,7 +137,7 @@ impl Bodies for &[Function] {
         &self[function.index()]
     }
 
-    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
+    fn sync(&self) -> Option<Box<dyn SyncBodies + '_>> {
         Some(Box::new(&**self))
     }
 }

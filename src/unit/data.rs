@@ -1,13 +1,14 @@
 //! Data objects: what the pass must know of them, and how they are compared.
 //!
-//! A data object that cannot be written and whose address is not compared equals another one of the same contents,
-//! and the two merge as functions do. It refers to functions and data by pointers, so it takes part in the
-//! refinement: two tables of functions are equal if the functions in them are, and two functions that differ only
-//! in which of two equal tables they use are equal too. This is what GCC's ipa-icf does with read-only variables
-//! (`sem_variable` in `gcc/ipa-icf.cc`).
+//! A data object that cannot be written and whose address is not compared equals another one of the
+//! same contents, and the two merge as functions do. It refers to functions and data by pointers,
+//! so it takes part in the refinement: two tables of functions are equal if the functions in them
+//! are, and two functions that differ only in which of two equal tables they use are equal too.
+//! This is what GCC's ipa-icf does with read-only variables (`sem_variable` in `gcc/ipa-icf.cc`).
 //!
-//! Objects that can be written, are thread-local, preemptible, or have a significant address are only read for the
-//! functions they point to; a reference to one equals only a reference to the same one.
+//! Objects that can be written, are thread-local, preemptible, or have a significant address are
+//! only read for the functions they point to; a reference to one equals only a reference to the
+//! same one.
 //!
 //! It does not look at the bytes beyond comparing them: strings are not merged by their tails, and
 //! an object inside another is not found.
@@ -19,11 +20,15 @@ use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::entity_impl;
 
 /// A data object of the unit, in the order in which data objects were added.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataIndex(u32);
 entity_impl!(DataIndex, "data");
 
-/// What a data object holds.
+/// The contents of a data object.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataObject {
     /// The bytes, before the pointers are written into them.
@@ -35,6 +40,8 @@ pub struct DataObject {
 }
 
 /// The bytes of a data object.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Contents {
     /// This many zero bytes, which need not be stored.
@@ -54,19 +61,23 @@ impl Contents {
 }
 
 /// The address of a function or data object in a data object, as wide as the target's pointers.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataReloc {
     /// Its position, in bytes from the start of the object.
     pub offset: u32,
-    /// What it points to.
+    /// The target.
     pub target: UserExternalName,
-    /// What is added to the address, in bytes.
+    /// The addend, in bytes.
     pub addend: i64,
 }
 
 /// The properties of a data object that its contents do not show.
 ///
 /// The default keeps everything that can be observed.
+///
+/// See the [example](crate::data).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataAttributes {
     /// The visibility of the symbol.
@@ -79,7 +90,8 @@ pub struct DataAttributes {
     pub tls: bool,
     /// The object neither replaces another object nor is replaced.
     pub pinned: bool,
-    /// Something that the pass does not see refers to the symbol by name, such as code that was emitted before.
+    /// Something that the pass does not see refers to the symbol by name, such as code that was
+    /// emitted before.
     pub externally_used: bool,
     /// Objects with different keys never merge.
     pub key: u64,

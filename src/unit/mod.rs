@@ -1,7 +1,7 @@
 //! A unit: the functions and data objects that are planned together, by index and by symbol.
 //!
-//! The ids that all other modules share, the attributes that the embedder gives, and a summary of each function and
-//! data object. It holds no IR, and decides nothing.
+//! The ids that all other modules share, the attributes that the embedder gives, and a summary of
+//! each function and data object. It holds no IR, and decides nothing.
 
 mod attributes;
 mod bodies;
@@ -11,11 +11,11 @@ mod symbols;
 
 pub(crate) use attributes::Interned;
 pub use attributes::{Addresses, Attributes};
-pub use bodies::{Bodies, FreshSymbols, SharedBodies};
+pub use bodies::{Bodies, FreshSymbols, SyncBodies};
 pub use cranelift_mergefunc_units::Linkage;
 pub use data::{Contents, DataAttributes, DataIndex, DataObject, DataReloc};
 pub(crate) use observed::{Observe, Observed};
-pub(crate) use symbols::{MOST_ITEMS, Symbols};
+pub(crate) use symbols::{MAX_ITEMS, Symbols};
 
 use crate::extra_argument::Substitute;
 use alloc::sync::Arc;
@@ -26,11 +26,15 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
 /// A function of the unit, in the order in which functions were added.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionIndex(u32);
 entity_impl!(FunctionIndex, "function");
 
 /// Why a function was not taken into the unit.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddError {
     /// The unit has a function or a data object of this symbol.
@@ -74,7 +78,7 @@ impl Alignment {
         Alignment(bytes.max(1).trailing_zeros() as u8)
     }
 
-    /// The same for a function, whose alignment has 32 bits.
+    /// The alignment of a function, which has 32 bits.
     pub fn of_function(bytes: u64) -> Alignment {
         Alignment::new(bytes).min(Alignment(31))
     }
@@ -101,8 +105,8 @@ pub(crate) enum Item {
     Data(DataIndex),
 }
 
-/// An element of the partition that refers to others, or that others refer to: a function or a data object of the
-/// unit, or an external node, which equals only itself.
+/// An element of the partition that refers to others, or that others refer to: a function or a data
+/// object of the unit, or an external node, which equals only itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node(u32);
 entity_impl!(Node, "node");
@@ -173,7 +177,7 @@ impl Unit {
         if !alignment.is_power_of_two() {
             return Err(AddError::Alignment(alignment));
         }
-        if self.functions.len() + self.data.len() >= MOST_ITEMS {
+        if self.functions.len() + self.data.len() >= MAX_ITEMS {
             return Err(AddError::TooManyFunctions);
         }
         Ok(())
@@ -215,7 +219,7 @@ impl Unit {
         self.buckets = PrimaryMap::new();
     }
 
-    /// What a plan takes over: functions, data objects, and both by symbol.
+    /// The parts of a unit that a plan takes over: functions, data objects, and both by symbol.
     pub fn into_parts(
         self,
     ) -> (PrimaryMap<FunctionIndex, Defined>, PrimaryMap<DataIndex, DataSummary>, Symbols) {
@@ -235,9 +239,10 @@ fn symbol_of<'a>(
     }
 }
 
-/// What references to symbols are where functions are compared.
+/// The meaning of references to symbols where functions are compared.
 pub(crate) trait ResolveSymbol {
-    /// How references that lead to a symbol are compared. `None` for a symbol that is not of the unit.
+    /// How references that lead to a symbol are compared. `None` for a symbol that is not of the
+    /// unit.
     fn resolve(&self, symbol: &UserExternalName) -> Option<Resolved>;
 
     /// Where the references that a function holds lead when a plan is applied to it.
@@ -248,9 +253,11 @@ pub(crate) trait ResolveSymbol {
 }
 
 /// Where references to a symbol lead; `None` if to the symbol itself.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redirected {
-    /// What direct calls go to.
+    /// The target of direct calls.
     pub call: Option<Substitute>,
     /// The symbol to which uses of the address go.
     pub address: Option<UserExternalName>,
@@ -261,8 +268,8 @@ pub struct Redirected {
 pub(crate) struct Resolved {
     pub call: Option<Node>,
     pub address: Option<Node>,
-    /// For addresses behind that of the symbol: equal functions need not have equal code, so an address inside one
-    /// equals no address inside another.
+    /// For addresses behind that of the symbol: equal functions need not have equal code, so an
+    /// address inside one equals no address inside another.
     pub inside: Option<Node>,
 }
 
@@ -276,12 +283,12 @@ impl ResolveSymbol for NoUnit {
 }
 
 /// How references to symbols are compared, in an incremental run.
-pub(crate) type Beyond = HashMap<UserExternalName, Resolved, FxBuildHasher>;
+pub(crate) type ExternalSymbols = HashMap<UserExternalName, Resolved, FxBuildHasher>;
 
 /// How references to a function of the unit are compared.
 pub(crate) fn resolved(node: Node, attributes: &Attributes) -> Resolved {
-    // Another definition may take a preemptible symbol, and a function that must not be merged must stay
-    // distinguishable: such a symbol equals only itself.
+    // Another definition may take a preemptible symbol, and a function that must not be merged must
+    // stay distinguishable: such a symbol equals only itself.
     let call = attributes.linkage != Linkage::Preemptible && !attributes.no_merge;
     let address = call && attributes.addresses == Addresses::Insignificant;
     Resolved { call: call.then_some(node), address: address.then_some(node), inside: None }

@@ -1,7 +1,9 @@
-//! The symbols of which more than the behaviour is observed: addresses, interiors, calls that can be patched.
+//! The symbols of which more than the behaviour is observed: addresses, interiors, calls that can
+//! be patched.
 //!
-//! That must be known of functions that are never walked, too. So the instruction table is read in memory order,
-//! which is several times cheaper than a walk, and only in units where the answer can matter.
+//! That must be known of functions that are never walked, too. So the instruction table is read in
+//! memory order, which is several times cheaper than a walk, and only in units where the answer can
+//! matter.
 
 use crate::ir::{address_uses, user_symbol};
 use cranelift_codegen::ir::{Function, GlobalValueData, UserExternalName};
@@ -19,7 +21,7 @@ pub(crate) struct Observed {
 
 type Symbols = HashSet<UserExternalName, FxBuildHasher>;
 
-/// Takes notes of what is observed of symbols.
+/// Takes notes of observed uses of symbols.
 pub(crate) trait Observe {
     /// The address of a symbol, or, if `inside` is set, one at a distance from it.
     fn observe_address(&mut self, symbol: &UserExternalName, inside: bool);
@@ -78,7 +80,8 @@ impl Observed {
         self.observe_address(symbol, addend != 0);
     }
 
-    /// Whether something points into it, or behind it: only its own code is correct there, so it is pinned.
+    /// Whether something points into it, or behind it: only its own code is correct there, so it is
+    /// pinned.
     pub fn points_inside(&self, symbol: &UserExternalName) -> bool {
         self.interior.contains(symbol)
     }

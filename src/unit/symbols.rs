@@ -1,5 +1,5 @@
-//! The functions and data objects of a unit by symbol: five bytes a slot, since a symbol is kept only once, in the
-//! table that the index leads to.
+//! The functions and data objects of a unit by symbol: five bytes a slot, since a symbol is kept
+//! only once, in the table that the index leads to.
 
 use super::{DataIndex, FunctionIndex, Item};
 use core::hash::BuildHasher;
@@ -10,7 +10,7 @@ use hashbrown::hash_table::Entry;
 use rustc_hash::FxBuildHasher;
 
 /// Functions, and data objects, that a unit can have. Those that a plan adds come in addition.
-pub(crate) const MOST_ITEMS: usize = 1 << 30;
+pub(crate) const MAX_ITEMS: usize = 1 << 30;
 
 /// From symbols to items. The caller knows the symbol of an item, always the same one.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,8 @@
-//! Law: which functions that differ in few instructions share a body does not depend on the order of functions.
+//! Law: which functions that differ in few instructions share a body does not depend on the order
+//! of functions.
 //!
-//! Of several that resemble a function equally, the one that was added first was its partner, so that the result changed with
-//! the order in which an embedder adds functions.
+//! Of several that resemble a function equally, the one that was added first was its partner, so
+//! that the result changed with the order in which an embedder adds functions.
 
 use crate::support::Rng;
 use arbitrary::Unstructured;
@@ -13,7 +14,7 @@ use testkit::generate::opcodes::Machine;
 use testkit::generate::unit::GeneratedUnit;
 use testkit::program::Parts;
 
-/// What becomes of each function, by symbol, and which functions share bodies.
+/// The disposition of each function, by symbol, and which functions share bodies.
 fn outcomes(plan: &Plan) -> (BTreeMap<String, String>, Vec<Vec<String>>) {
     let symbol = |function| plan.entry(function).symbol().to_string();
     let outcome = |function| {

@@ -1,5 +1,5 @@
-//! Laws: an applied plan is complete, valid and final, and the checker notices when a plan belongs to other
-//! functions.
+//! Laws: an applied plan is complete, valid and final, and the checker notices when a plan belongs
+//! to other functions.
 
 use crate::support::{Rng, any_isa, free, parse_one, random, verify};
 use arbitrary::Unstructured;
@@ -39,7 +39,8 @@ fn a_unit_compared_after_optimisation_is_complete_and_valid() {
     });
 }
 
-/// The canonical body of a canonical body is that body, so it does not matter how often a body is canonicalized.
+/// The canonical body of a canonical body is that body, so it does not matter how often a body is
+/// canonicalized.
 #[test]
 fn canonicalization_is_idempotent() {
     let encode = |body: &Function| Encoding::of(body, &Options::default());
@@ -78,7 +79,8 @@ fn the_generator_reaches_every_disposition_and_reason() {
     assert_eq!(Vec::from_iter(dispositions.into_keys()), ["alias", "keep", "redirect", "thunk"]);
     let missing: Vec<Reason> =
         Reason::ALL.into_iter().filter(|reason| !reasons.contains_key(reason)).collect();
-    // Functions of the generator pass the verifier, nothing is content-addressed, and there are no data objects.
+    // Functions of the generator pass the verifier, nothing is content-addressed, and there are no
+    // data objects.
     let of_data =
         [Reason::Writable, Reason::ThreadLocal, Reason::AddressSignificant, Reason::NoAlias];
     let never = [Reason::Malformed, Reason::NotProved, Reason::ContentAddressed];
@@ -130,8 +132,8 @@ fn the_checker_notices_another_body() {
         };
         let extra = plan.entries().any(|(_, entry)| !entry.extra_arguments().is_empty());
         if extra || !plan.new_bodies().is_empty() {
-            // The member may be the one whose body became the private copy. And with extra arguments, an unused
-            // constant may differ.
+            // The member may be the one whose body became the private copy. And with extra
+            // arguments, an unused constant may differ.
             return Ok(());
         }
         // In another form, it is still the function that was planned.
@@ -215,7 +217,8 @@ block0(v0: i64):
         ("", "region0"),
         ("", "region1"),
         ("region0", "region1"),
-        // The second access is in region 0, too: without it, the two accesses are in different regions.
+        // The second access is in region 0, too: without it, the two accesses are in different
+        // regions.
         ("region0", ""),
     ] {
         let planned = [load(0, weak), load(1, weak)];
@@ -229,8 +232,8 @@ block0(v0: i64):
     }
 }
 
-/// An alias has the address of another function. A function that takes the alias's address takes that of the other
-/// function, even though its code does not change.
+/// An alias has the address of another function. A function that takes the alias's address takes
+/// that of the other function, even though its code does not change.
 #[test]
 fn the_checker_notices_that_an_address_is_elsewhere() {
     let takes = |symbol| {
@@ -282,8 +285,8 @@ fn a_malformed_caller_of_an_eliminated_function_does_not_refute_a_plan() {
     assert_eq!(plan.entry(at(4)).reason(), Reason::Malformed);
 }
 
-/// A private copy costs its own size once and a thunk for each function that shares it. A function counts as half of what is
-/// predicted, here 9 bytes for each instruction.
+/// A private copy costs its own size once and a thunk for each function that shares it. A function
+/// counts as half of what is predicted, here 9 bytes for each instruction.
 #[test]
 fn preemptible_functions_share_a_body_if_that_pays() {
     let body = |index: usize, instructions: u64| {

@@ -19,7 +19,7 @@ fn plan(mut functions: Vec<Function>, target: Target, call_thunks: Option<CallTh
 
 const TAIL_CALLS: CallThunks = CallThunks { tail_calls: true, colocated: true };
 
-/// Two equal exported functions of so many instructions: the disposition of the second.
+/// Two equal exported functions of this number of instructions: the disposition of the second.
 fn second(
     convention: &str,
     call_thunks: Option<CallThunks>,

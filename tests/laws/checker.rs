@@ -48,8 +48,9 @@ fn the_checker_refuses_every_mutant() {
     assert_eq!(missing, elsewhere.iter().collect::<Vec<_>>());
 }
 
-/// The trace of a function contains all that a simulation compares: traces differ whenever the checker would
-/// refuse one function for the other, and every other form of a function has the same trace.
+/// The trace of a function contains all that a simulation compares: traces differ whenever the
+/// checker would refuse one function for the other, and every other form of a function has the same
+/// trace.
 #[test]
 fn traces_differ_exactly_where_the_checker_refuses() {
     let mut extra = 0;
@@ -102,8 +103,9 @@ fn the_checker_accepts_irrelevant_changes() {
     }
 }
 
-/// The walk follows conditions a few instructions deep. The checker must treat exactly the same instructions as
-/// branches: a block behind a branch may be compared in another way if it is unreachable.
+/// The walk follows conditions a few instructions deep. The checker must treat exactly the same
+/// instructions as branches: a block behind a branch may be compared in another way if it is
+/// unreachable.
 #[test]
 fn the_checker_follows_conditions_as_deep_as_the_walk() {
     let text = |depth: u32, end: &str| {

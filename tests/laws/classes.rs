@@ -112,15 +112,16 @@ fn walking_all_functions_merges_what_counting_does_and_more() {
             for (b, second) in counted.entries() {
                 if first.class() == second.class() {
                     let added = unit.functions.len() as u32;
-                    // Private copies get new numbers in each plan; they have the class of their members.
+                    // Private copies get new numbers in each plan; they have the class of their
+                    // members.
                     if a.as_u32() < added && b.as_u32() < added {
                         assert_eq!(all.entry(a).class(), all.entry(b).class());
                     }
                 }
             }
         }
-        // Whether a private copy pays depends on other figures than whether a thunk to a representative does, and
-        // with more functions walked there may be a representative.
+        // Whether a private copy pays depends on other figures than whether a thunk to a
+        // representative does, and with more functions walked there may be a representative.
         if counted.new_bodies().iter().all(|new| new.copy_of().is_none()) {
             assert!(merged(&counted).is_subset(&merged(&all)));
         }
@@ -141,8 +142,8 @@ fn a_limit_performs_the_first_merges_only() {
             let merged = merged(&unit.plan());
             assert!(merged.len() <= limit as usize);
             assert!(merged.is_subset(&all));
-            // A private copy is made for all of its members or for none, so a limit within such a class performs
-            // fewer merges; otherwise each step adds one.
+            // A private copy is made for all of its members or for none, so a limit within such a
+            // class performs fewer merges; otherwise each step adds one.
             assert!(before.is_subset(&merged), "limit {limit}");
             before = merged;
         }
@@ -171,8 +172,9 @@ fn a_limit_performs_the_first_merges_of_similar_functions_only() {
                 .map(|(function, entry)| (function, entry.extra_arguments().to_vec()))
                 .collect();
             for (function, extra) in &before {
-                // A member of an equal function follows it into the parameterised body, and those of a body follow it
-                // into one that it shares with another, with more arguments behind their own.
+                // A member of an equal function follows it into the parameterised body, and those
+                // of a body follow it into one that it shares with another, with more arguments
+                // behind their own.
                 assert!(merged.contains_key(function), "{limit}, {function}");
                 assert!(merged[function].starts_with(extra), "{limit}, {function}");
             }

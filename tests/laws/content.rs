@@ -1,5 +1,5 @@
-//! Content addressing: a digest says all of the code under it, and nothing else. Linkers keep any body of one digest, so two
-//! bodies that differ under one digest are a wrong merge.
+//! Content addressing: a digest says all of the code under it, and nothing else. Linkers keep any
+//! body of one digest, so two bodies that differ under one digest are a wrong merge.
 
 use crate::irrelevant::IRRELEVANT;
 use crate::refused_plans::data_member;
@@ -55,7 +55,8 @@ fn digests(plan: &Plan) -> BTreeMap<u32, ContentDigest> {
         .collect()
 }
 
-/// Copies of a body that are in other forms, in other units, with other numbers, must have one code.
+/// Copies of a body that are in other forms, in other units, with other numbers, must have one
+/// code.
 #[test]
 fn code_under_one_digest_is_the_same() {
     for machine in [Machine::X86_64, Machine::Aarch64] {
@@ -158,8 +159,8 @@ fn with_changes(mut unit: Unit, rng: &mut Rng) -> Unit {
     unit
 }
 
-/// Debug information that is compared is compared by every phase, and by the checker: a phase that made what it emits canonical
-/// without it had right plans refused.
+/// Debug information that is compared is compared by every phase, and by the checker: a phase that
+/// made what it emits canonical without it had right plans refused.
 #[test]
 fn plans_hold_whatever_is_compared() {
     let isas = ["none", "speed"].map(|level| Machine::X86_64.isa(level));
@@ -318,8 +319,9 @@ fn what_refers_to_symbols_without_names_is_left_alone() {
     assert!(digests(&plan(&all, &[])).is_empty());
 }
 
-/// Once, a function moved to a body of its own under a digest although something points into it: the pointer went to
-/// another place in code that is laid out otherwise. The checker refused it; a release build runs none.
+/// Once, a function moved to a body of its own under a digest although something points into it:
+/// the pointer went to another place in code that is laid out otherwise. The checker refused it; a
+/// release build runs none.
 #[test]
 fn what_something_points_into_is_left_alone() {
     const POINTS_INSIDE: &str = "function u0:1(i64) -> i64 system_v {
@@ -379,8 +381,9 @@ fn long(symbol: u32, header: &str, first: &str) -> String {
     long_function(&format!("u0:{symbol}"), header, first)
 }
 
-/// Shared code passes extra arguments in place of a thunk that only its unit can see. By another signature than the thunk's,
-/// they would be taken for arguments that the caller passes, or the other way round.
+/// Shared code passes extra arguments in place of a thunk that only its unit can see. By another
+/// signature than the thunk's, they would be taken for arguments that the caller passes, or the
+/// other way round.
 #[test]
 fn shared_code_calls_a_thunk_by_another_signature_through_its_symbol() {
     let caller = |symbol: u32, parameters: &str, arguments: &str| {
@@ -420,8 +423,8 @@ block0(v0: i64):
     assert!(!shared(caller(2, "i64, i64", "v0, v0")));
 }
 
-/// A function that was merged with others passes the symbol of its own callee. They called equal functions, each by a symbol
-/// that another definition can take where symbols can be interposed.
+/// A function that was merged with others passes the symbol of its own callee. They called equal
+/// functions, each by a symbol that another definition can take where symbols can be interposed.
 #[test]
 fn what_equals_others_passes_no_symbol_for_them() {
     let isa = isa::of("x86_64", &[]);
@@ -454,7 +457,8 @@ fn what_equals_others_passes_no_symbol_for_them() {
     assert!(!passed(true, true));
 }
 
-/// Of equal exported objects that were merged, another definition can take any. Code that names one of them reads that one.
+/// Of equal exported objects that were merged, another definition can take any. Code that names one
+/// of them reads that one.
 #[test]
 fn what_names_one_of_several_equal_objects_is_not_content_addressed() {
     let isa = isa::of("x86_64", &[]);

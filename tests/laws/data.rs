@@ -1,7 +1,7 @@
 //! Laws: classes of data objects and functions together are exactly the greatest fixpoint.
 //!
-//! Functions and data objects are nodes of one graph here, so functions are nothing but lists of references and are not
-//! drawn with the generator.
+//! Functions and data objects are nodes of one graph here, so functions are nothing but lists of
+//! references and are not drawn with the generator.
 
 use crate::refused_plans::{data_member, unit};
 use crate::support::{parse_one, random};
@@ -307,8 +307,8 @@ fn the_order_of_pointers_in_a_description_does_not_matter() {
     assert_eq!(plan.stats().merged.data_bytes, 16);
 }
 
-/// The encodings of a bucket are not all kept if that takes too much memory: then hashes are computed first, and
-/// functions with equal hashes are compared.
+/// The encodings of a bucket are not all kept if that takes too much memory: then hashes are
+/// computed first, and functions with equal hashes are compared.
 #[test]
 fn a_bucket_that_is_too_large_to_keep_is_grouped_the_same() {
     let insignificant = DataAttributes {

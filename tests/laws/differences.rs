@@ -103,7 +103,8 @@ block0:
     }
 }
 
-/// Labels are compared after all code, and a difference in them is one at the value that is labelled.
+/// Labels are compared after all code, and a difference in them is one at the value that is
+/// labelled.
 #[test]
 fn a_difference_in_labels_is_at_the_value() {
     let text = "function u0:0(i64) -> i64 tail {
@@ -149,8 +150,8 @@ block0(v0: i64):
     }
 }
 
-/// Functions that the plan adds are not among the functions and data objects of the unit, and are distinguished
-/// from them.
+/// Functions that the plan adds are not among the functions and data objects of the unit, and are
+/// distinguished from them.
 #[test]
 fn a_private_copy_is_no_data_object() {
     // Large enough for a private copy to pay.

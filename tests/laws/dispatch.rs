@@ -1,5 +1,5 @@
-//! Laws of callee dispatch: a parameterised body finds the callee of each of its functions, whatever the case
-//! numbers, by few comparisons.
+//! Laws of callee dispatch: a parameterised body finds the callee of each of its functions,
+//! whatever the case numbers, by few comparisons.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{ExternalName, Function, Inst, InstructionData, Value};
@@ -30,7 +30,7 @@ block1(v2: i64):
     Member { attributes: free(), body: parse_one(&(text + &rest(constants))) }
 }
 
-/// What comes behind the call.
+/// The code behind the call.
 fn rest(constants: &[(&str, i64)]) -> String {
     let mut text = String::new();
     let mut last = "v3".to_string();
@@ -112,7 +112,8 @@ fn run(body: &Function, arguments: &[ExtraArgument]) -> ((u32, u32), usize) {
     }
 }
 
-/// Panics unless every function of the unit shares a body that calls its own callee, by a balanced search.
+/// Panics unless every function of the unit shares a body that calls its own callee, by a balanced
+/// search.
 fn assert_dispatched(plan: &Plan, kept: &BTreeMap<FunctionIndex, Function>, callees: &[u32]) {
     for (at, &callee) in callees.iter().enumerate() {
         let entry = plan.entry(FunctionIndex::from_u32(at as u32));
@@ -148,8 +149,8 @@ fn every_case_calls_its_own_callee() {
     }
 }
 
-/// A constant that serves as the case number is ordered as a number without a sign, of its own width, wherever zero
-/// is among the cases.
+/// A constant that serves as the case number is ordered as a number without a sign, of its own
+/// width, wherever zero is among the cases.
 #[test]
 fn constants_of_every_width_are_searched() {
     let wide = [i64::MIN, -1, 0, 1, i64::MAX, 1 << 32, (1 << 32) + 1];
@@ -179,8 +180,8 @@ fn sets(plan: &Plan) -> BTreeSet<Vec<u32>> {
     paying.map(|set| set.members.iter().map(symbol).collect()).collect()
 }
 
-/// More callees in a loop than one dispatch can have are divided among as few bodies as possible, evenly, in any
-/// order of the functions. Once, such functions were not merged at all.
+/// More callees in a loop than one dispatch can have are divided among as few bodies as possible,
+/// evenly, in any order of the functions. Once, such functions were not merged at all.
 #[test]
 fn too_many_callees_are_divided_evenly() {
     for count in [MOST, MOST + 1, 2 * MOST, 2 * MOST + 1, 5 * MOST - 1] {
@@ -201,8 +202,8 @@ fn too_many_callees_are_divided_evenly() {
     }
 }
 
-/// Functions with the same callee stay together, and functions that agree in another constant do where that saves
-/// more: each body takes as few extra arguments as possible.
+/// Functions with the same callee stay together, and functions that agree in another constant do
+/// where that saves more: each body takes as few extra arguments as possible.
 #[test]
 fn groups_agree_in_other_columns() {
     // Two constants for each callee, of which one decides the group.
@@ -227,8 +228,9 @@ fn groups_agree_in_other_columns() {
     assert!(kept.len() <= 4, "{} bodies", kept.len());
 }
 
-/// Bodies that dispatch can share a body in turn, whose ways then pass on what they compare: which call is reached follows from
-/// the extra arguments. The checker did not follow such a branch, and refused right plans.
+/// Bodies that dispatch can share a body in turn, whose ways then pass on what they compare: which
+/// call is reached follows from the extra arguments. The checker did not follow such a branch, and
+/// refused right plans.
 #[test]
 fn a_body_may_branch_on_what_its_ways_pass_on() {
     let functions: Vec<Member> = (0..2).map(|own| function(own, own, &[])).collect();

@@ -1,4 +1,5 @@
-//! Laws: later units refer to the functions and objects that replaced what earlier units eliminated.
+//! Laws: later units refer to the functions and objects that replaced what earlier units
+//! eliminated.
 
 use crate::support::parse_one;
 use cranelift_codegen::ir::{
@@ -67,7 +68,7 @@ impl Program {
         self.unit_of(texts, true)
     }
 
-    /// The same, `after` the earlier units or as if there were none.
+    /// Plans a unit, `after` the earlier units or as if there were none.
     fn unit_of(&mut self, texts: &[(String, Attributes)], after: bool) -> (Plan, Vec<Function>) {
         let isa = host();
         let functions: Vec<Function> = texts.iter().map(|(text, _)| parse_one(text)).collect();
@@ -136,7 +137,7 @@ block0:
     )
 }
 
-/// The same by a global value.
+/// A function that takes an address by a global value.
 fn takes_address_of_symbol(own: u32, of: u32) -> String {
     format!(
         "function u0:{own}() -> i64 system_v {{
@@ -165,8 +166,8 @@ fn calls_of(func: &Function) -> Vec<(String, usize)> {
     calls.collect()
 }
 
-/// Once, calls of functions that an earlier unit had redirected with extra arguments stayed as they were: they
-/// passed no extra arguments, to a symbol that was not defined.
+/// Once, calls of functions that an earlier unit had redirected with extra arguments stayed as they
+/// were: they passed no extra arguments, to a symbol that was not defined.
 #[test]
 fn a_later_unit_passes_the_extra_arguments() {
     let mut program = Program::new(FOR_SIZE);
@@ -189,7 +190,7 @@ fn a_later_unit_passes_the_extra_arguments() {
     }
 }
 
-/// The same for functions that were merged into an equal one.
+/// Functions that were merged into an equal one.
 #[test]
 fn a_later_unit_calls_the_representative_of_an_eliminated_function() {
     let mut program = Program::new(Similar::OFF);
@@ -199,8 +200,8 @@ fn a_later_unit_calls_the_representative_of_an_eliminated_function() {
     assert!(plan.late_thunks().is_empty());
 }
 
-/// A function whose address is significant and first taken in a later unit has no code: it gets a late thunk,
-/// once.
+/// A function whose address is significant and first taken in a later unit has no code: it gets a
+/// late thunk, once.
 #[test]
 fn a_function_whose_address_is_taken_later_gets_a_late_thunk() {
     let by_reference: fn(u32, u32) -> String = takes_address;
@@ -244,10 +245,11 @@ fn an_insignificant_address_taken_later_is_that_of_the_representative() {
     assert!(functions[0].to_string().contains("u0:1"), "{}", functions[0]);
 }
 
-/// A call with a mismatched signature passes its arguments to the function as it was: through a late thunk.
+/// A call with a mismatched signature passes its arguments to the function as it was: through a
+/// late thunk.
 #[test]
 fn a_mismatched_call_that_comes_later_goes_to_a_late_thunk() {
-    // More parameters, and as many of another kind.
+    // More parameters, and an equal number of another kind.
     for (types, result, convention) in [
         ("i64, i64", "i64", "system_v"),
         ("f64", "i64", "system_v"),
@@ -275,8 +277,8 @@ block0(v0: {ty}):
     }
 }
 
-/// A plan states the alignments of functions that earlier units eliminated: the body that replaced them has the
-/// largest of their alignments, and a late thunk has that of its function.
+/// A plan states the alignments of functions that earlier units eliminated: the body that replaced
+/// them has the largest of their alignments, and a late thunk has that of its function.
 #[test]
 fn alignments_of_eliminated_functions_are_known_later() {
     let aligned = |alignment: u32| Attributes { alignment, ..LOCAL };
@@ -312,8 +314,8 @@ fn alignments_of_eliminated_functions_are_known_later() {
     }
 }
 
-/// The symbols of a plan's own functions to which what is emitted refers: in the bodies, as they are after the plan was
-/// applied, and in thunks.
+/// The symbols of a plan's own functions to which what is emitted refers: in the bodies, as they
+/// are after the plan was applied, and in thunks.
 fn referred_to(plan: &Plan, functions: &[Function]) -> Vec<UserExternalName> {
     let mut symbols = Vec::new();
     for output in plan.outputs() {
@@ -341,8 +343,9 @@ fn referred_to(plan: &Plan, functions: &[Function]) -> Vec<UserExternalName> {
     symbols
 }
 
-/// What a unit eliminates that was planned as if there were no others is known to later units: once, only a unit that
-/// was planned after an earlier one said so, and later callers called symbols without code.
+/// Later units know the functions that a unit eliminated although it was planned as if there were
+/// no others: once, only a unit that was planned after an earlier one said so, and later callers
+/// called symbols without code.
 #[test]
 fn later_units_know_what_a_first_unit_eliminated() {
     let mut program = Program::new(FOR_SIZE);
@@ -357,8 +360,9 @@ fn later_units_know_what_a_first_unit_eliminated() {
     assert_eq!(plan.late_thunks().len(), 1);
 }
 
-/// A plan that eliminates a function whose address is passed or taken, which is wrong, leaves a reference to a symbol of
-/// which it says that it has no code, and why; a right plan leaves none. Whoever emits code can refuse it.
+/// A plan that eliminates a function whose address is passed or taken, which is wrong, leaves a
+/// reference to a symbol of which it says that it has no code, and why; a right plan leaves none.
+/// Whoever emits code can refuse it.
 #[test]
 fn a_plan_says_which_references_lead_nowhere() {
     for earlier in [false, true] {
@@ -420,8 +424,8 @@ impl Bodies for Objects {
     }
 }
 
-/// Functions of a later unit that refer to a data object that an earlier unit eliminated refer to its
-/// representative, whichever name they use, and the plan has an entry for it.
+/// Functions of a later unit that refer to a data object that an earlier unit eliminated refer to
+/// its representative, whichever name they use, and the plan has an entry for it.
 #[test]
 fn a_later_unit_refers_to_the_representative_of_an_eliminated_object() {
     let mut program = Program::new(Similar::OFF);

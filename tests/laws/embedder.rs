@@ -11,8 +11,8 @@ use testkit::scale::Family;
 use testkit::support::parse_one;
 use testkit::unit::{Held, Unit, uniform};
 
-/// A function that `apply` would not change is said to need none, but for few; and what is said to need none is not
-/// changed.
+/// A function that `apply` would not change is said to need none, but for few; and what is said to
+/// need none is not changed.
 #[test]
 fn what_needs_no_apply_is_not_changed() {
     let [mut without, mut in_vain] = [0, 0];
@@ -48,7 +48,8 @@ fn constants(functions: u32, target: Target) -> Plan {
     merger.plan(&mut Held::new(&unit))
 }
 
-/// Nothing has the address of a function that is replaced by a body with extra arguments, so there is none to take.
+/// Nothing has the address of a function that is replaced by a body with extra arguments, so there
+/// is none to take.
 #[test]
 fn a_function_that_needs_arguments_has_no_substitute() {
     let plan = constants(8, Target::x86_64());

@@ -1,5 +1,5 @@
-//! Laws: functions that state different facts are different, and a body may state no fact that holds for one of its functions
-//! only.
+//! Laws: functions that state different facts are different, and a body may state no fact that
+//! holds for one of its functions only.
 
 use crate::irrelevant::{accesses, each, with_bits};
 use crate::support::{corpus, encode, same_class, trace, walk_all};
@@ -11,8 +11,8 @@ struct Change {
     what: &'static str,
     /// All ways to make the change once.
     apply: fn(&Function) -> Vec<Function>,
-    /// Whether one of the two functions states all that the other one states. A region that only one access has is a fact of
-    /// which neither function has the other's.
+    /// Whether one of the two functions states all that the other one states. A region that only
+    /// one access has is a fact of which neither function has the other's.
     one_way: bool,
 }
 
@@ -62,8 +62,8 @@ const FACTS: &[Change] = &[
     },
 ];
 
-/// The optimiser relies on facts, and on regions for what loads and stores may exchange places. So what one of two functions
-/// states must not become true of the other.
+/// The optimiser relies on facts, and on regions for what loads and stores may exchange places. So
+/// what one of two functions states must not become true of the other.
 #[test]
 fn functions_that_differ_in_a_fact_are_different() {
     let options = walk_all();

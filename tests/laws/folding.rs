@@ -1,5 +1,5 @@
-//! Law: a branch on a known condition equals the jump to the block that it takes, and never the jump to the other
-//! block.
+//! Law: a branch on a known condition equals the jump to the block that it takes, and never the
+//! jump to the other block.
 //!
 //! Conditions are random expressions over constants, with their values computed here in 128-bit
 //! arithmetic. The walk and the checker must agree with that, each on its own.
@@ -151,7 +151,8 @@ fn every_operation_on_constants_is_what_it_is() {
     }
 }
 
-/// A branch on whether the result of an instruction differs from `value`, where only the low bits count.
+/// A branch on whether the result of an instruction differs from `value`, where only the low bits
+/// count.
 fn check_operation(a: Known, b: Known, instruction: &str, bits: u32, value: u128) {
     let value = value & (u128::MAX >> (128 - bits));
     let function = |end: &str| {

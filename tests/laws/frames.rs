@@ -1,4 +1,5 @@
-//! Laws of backtraces of functions whose IR is not kept: what code, its relocations and a table say of frames.
+//! Laws of backtraces of functions whose IR is not kept: what code, its relocations and a table say
+//! of frames.
 
 use crate::support::{free, parse};
 use cranelift_codegen::Context;
@@ -16,8 +17,8 @@ use testkit::unit::Held;
 /// The raw parts of a symbol.
 type Raw = (u32, u32);
 
-/// Three functions that differ in a constant and divide, the last of which tail-calls the first, and callers of the second and the
-/// third one, which are not added.
+/// Three functions that differ in a constant and divide, the last of which tail-calls the first,
+/// and callers of the second and the third one, which are not added.
 fn program() -> [Vec<Function>; 2] {
     let steps = "v3 = imul v2, v0 v4 = bxor v3, v2 v5 = imul v4, v3 v6 = ushr v5, v4 v7 = imul v6, v5 v8 = bxor v7, v6
                  v9 = imul v8, v7 v10 = ushr v9, v8 v11 = imul v10, v9";
@@ -60,8 +61,9 @@ fn compile(
     (traps, buffer.call_sites().map(|site| site.ret_addr).collect())
 }
 
-/// A frame of a shared body is that of the function that the caller names by its relocation, or that a tail call leads to from there, at its
-/// own source location. Behind a caller that is not known, all remain.
+/// A frame of a shared body is that of the function that the caller names by its relocation, or
+/// that a tail call leads to from there, at its own source location. Behind a caller that is not
+/// known, all remain.
 #[test]
 fn relocations_of_callers_say_which_function_runs() {
     for machine in [Machine::X86_64V3, Machine::Aarch64] {

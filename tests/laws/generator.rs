@@ -171,8 +171,8 @@ fn everything_occurs() {
         }
     }
     for reason in Reason::ALL {
-        // The verifier and the checker refuse nothing, nothing is content-addressed, no data object is thread-local, and
-        // few functions are externally called (those of `Unit::random` are).
+        // The verifier and the checker refuse nothing, nothing is content-addressed, no data object
+        // is thread-local, and few functions are externally called (those of `Unit::random` are).
         let never = [
             Reason::Malformed,
             Reason::NotProved,
@@ -187,8 +187,8 @@ fn everything_occurs() {
     assert_eq!(missing, [""; 0], "{statistics}");
 }
 
-/// Near misses of one function that differ from it at different instructions differ from each other. That does not
-/// hold for instructions that do nothing.
+/// Near misses of one function that differ from it at different instructions differ from each
+/// other. That does not hold for instructions that do nothing.
 #[test]
 fn near_misses_at_different_places_differ() {
     let func = parse_one(

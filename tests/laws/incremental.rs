@@ -1,5 +1,5 @@
-//! Laws of incremental merging: a function that is merged into an emitted body equals it, and a function that was
-//! emitted once is not emitted a second time.
+//! Laws of incremental merging: a function that is merged into an emitted body equals it, and a
+//! function that was emitted once is not emitted a second time.
 
 use crate::support::{calls, free, parse_one, random};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
@@ -172,8 +172,8 @@ fn an_emitted_body_replaces_only_functions_with_the_same_facts() {
     assert_eq!(last(&three, free()), redirected);
 }
 
-/// An emitted function calls a body with more facts than a later function has. Callers of the later function must
-/// not be merged into the emitted caller.
+/// An emitted function calls a body with more facts than a later function has. Callers of the later
+/// function must not be merged into the emitted caller.
 #[test]
 fn callers_of_functions_with_fewer_facts_are_not_merged_into_emitted_callers() {
     let (strong, weak) = ("aligned readonly", "aligned");
@@ -263,7 +263,7 @@ pub fn emit_with(cache: &mut MergeCache, functions: &[(String, Attributes)]) -> 
     plan
 }
 
-/// The same, without adding them to the cache.
+/// Plans these functions without adding them to the cache.
 pub fn plan_with(cache: &MergeCache, functions: &[(String, Attributes)]) -> Plan {
     increment_with(cache, functions).0
 }
@@ -312,9 +312,9 @@ block0:
     )
 }
 
-/// A function that calls an emitted function and one that calls an equal function of the unit are in two classes
-/// of the unit that equal one emitted class. Both are merged into the same body, and a plan in which that body is
-/// called instead of a member that is kept is right.
+/// A function that calls an emitted function and one that calls an equal function of the unit are
+/// in two classes of the unit that equal one emitted class. Both are merged into the same body, and
+/// a plan in which that body is called instead of a member that is kept is right.
 #[test]
 fn two_classes_of_a_unit_can_equal_one_emitted_class() {
     let mut cache = MergeCache::new();
@@ -338,9 +338,10 @@ fn two_classes_of_a_unit_can_equal_one_emitted_class() {
     assert_eq!(all, expected);
 }
 
-/// An emitted class has two bodies: one at any address, whose own address is not compared by class, and one that
-/// must stay and is aligned. Code that takes the address of the aligned one equals code that takes the address of
-/// any other function of the class, so none of these addresses may be redirected to the first body.
+/// An emitted class has two bodies: one at any address, whose own address is not compared by class,
+/// and one that must stay and is aligned. Code that takes the address of the aligned one equals
+/// code that takes the address of any other function of the class, so none of these addresses may
+/// be redirected to the first body.
 #[test]
 fn an_address_compared_by_class_is_not_redirected_to_a_less_aligned_body() {
     let mut cache = MergeCache::new();
@@ -366,7 +367,8 @@ fn an_address_compared_by_class_is_not_redirected_to_a_less_aligned_body() {
     assert_eq!(becomes(&plan, 21), ("redirect", 1));
 }
 
-/// What a reference leads to is looked up when it is compared: the symbol may be defined after the code that refers to it.
+/// The target of a reference is looked up when it is compared: the symbol may be defined after the
+/// code that refers to it.
 #[test]
 fn a_function_that_took_an_address_before_it_was_defined_is_found() {
     let taken = Attributes { address_taken: true, externally_called: true, ..free() };

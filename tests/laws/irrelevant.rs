@@ -1,7 +1,7 @@
 //! The table of what does not make functions different.
 //!
 //! Each row is one change that the library must overlook, with the reason why it may. A merged body
-//! has what the kept function has. What lets the optimiser assume something is compared (`facts`).
+//! has what the kept function has. Facts for the optimiser are compared (`facts`).
 
 use cranelift_codegen::ir::{
     Block, ConstantData, DebugTag, DynamicTypeData, ExtFuncData, Function, GlobalValueData, Inst,
@@ -250,8 +250,8 @@ pub fn accesses(
     })
 }
 
-/// Changes the bits of `aligned`, `readonly` and `can_move`. They can be set but not cleared, so the
-/// flags are made anew.
+/// Changes the bits of `aligned`, `readonly` and `can_move`. They can be set but not cleared, so
+/// the flags are made anew.
 pub fn with_bits(old: MemFlagsData, change: fn(&mut (bool, bool, bool))) -> MemFlagsData {
     let mut bits = (old.aligned(), old.readonly(), old.can_move());
     change(&mut bits);

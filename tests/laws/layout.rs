@@ -1,5 +1,5 @@
-//! Law: the canonical form of a function depends only on its encoding and the names and flags of its references,
-//! and so does the code that Cranelift makes of it.
+//! Law: the canonical form of a function depends only on its encoding and the names and flags of
+//! its references, and so does the code that Cranelift makes of it.
 
 use crate::irrelevant::IRRELEVANT;
 use crate::support::{Rng, corpus, encode, functions_below, parse_one, random, verify, walk_all};
@@ -78,7 +78,7 @@ fn assert_same_code(a: &Function, b: &Function, options: &Options<'_>, what: &st
     assert!(a_code == b_code, "{what}: equal but for numbers\n{a}\n{b}");
 }
 
-/// What the canonical form is by itself.
+/// The canonical form by itself.
 #[track_caller]
 fn check(func: &Function, options: &Options<'_>) -> Function {
     let canonical = canonical(func, options);
@@ -254,7 +254,7 @@ fn compiles_equally(
 ) -> bool {
     let [a_code, b_code] = [a, b].map(|func| compiled(&canonical(func, options), isa));
     assert_eq!(a_code, b_code, "{}\n{a}\n{b}", isa.name());
-    // What can be compiled as it is can be compiled in canonical form.
+    // A function that can be compiled as it is can be compiled in canonical form.
     assert!(a_code.is_some() || compiled(a, isa).is_none(), "{}\n{a}", isa.name());
     a_code.is_some()
 }
@@ -458,7 +458,8 @@ block0(v0: i64):
     }
 }
 
-/// Cranelift cannot compile such an address, and has a branch to the block only as long as that is no jump elsewhere.
+/// Cranelift cannot compile such an address, and has a branch to the block only as long as that is
+/// no jump elsewhere.
 #[test]
 fn a_block_of_which_there_is_only_an_address_has_no_canonical_form() {
     let function = |condition: &str| {

@@ -22,8 +22,8 @@ fn with_small_stack(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// `block0` jumps to `block1`, that to `block2`, and so on; the last one returns. Laid out backwards
-/// if so desired.
+/// `block0` jumps to `block1`, that to `block2`, and so on; the last one returns. Laid out
+/// backwards if so desired.
 fn chain_of_blocks(count: usize, backwards: bool) -> Function {
     let mut func =
         parse_one("function u0:0(i64) -> i64 tail {\nblock0(v0: i64):\n    return v0\n}");
@@ -57,7 +57,7 @@ fn many_blocks_are_walked_without_recursion() {
     });
 }
 
-/// A function with so many additions, one after the other.
+/// A function with `count` additions, one after the other.
 fn chain_of_additions(count: usize) -> Function {
     let mut func =
         parse_one("function u0:0(i64) -> i64 tail {\nblock0(v0: i64):\n    return v0\n}");

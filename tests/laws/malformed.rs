@@ -1,5 +1,5 @@
-//! Law: a function that the verifier refuses because of a reference to an entity that does not exist has no
-//! encoding, and nothing panics. The checker refuses it, too.
+//! Law: a function that the verifier refuses because of a reference to an entity that does not
+//! exist has no encoding, and nothing panics. The checker refuses it, too.
 
 use crate::support::{corpus, parse_one, walk_all};
 use cranelift_codegen::entity::EntityRef;
@@ -18,11 +18,11 @@ const NOWHERE: usize = 5000;
 /// Copies an instruction, with one of its references to an entity that does not exist.
 struct Spoiler<'a> {
     pool: &'a mut ValueListPool,
-    /// What a spoilt operand is.
+    /// A spoilt operand.
     value: Value,
     /// References that stay as they are before the one that is spoilt.
     before: usize,
-    /// What was spoilt.
+    /// The spoilt part.
     spoilt: Option<&'static str>,
 }
 
@@ -113,7 +113,7 @@ impl InstructionMapper for Spoiler<'_> {
 }
 
 /// A function with one reference of `inst` spoilt, and of what kind it is. `None` if there are not
-/// so many.
+/// this number.
 fn spoilt(
     func: &Function,
     inst: Inst,
@@ -139,7 +139,7 @@ fn is_refused(func: &Function, original: &Function, what: &str) {
 fn a_reference_that_leads_nowhere_is_refused() {
     let mut kinds = std::collections::BTreeSet::new();
     for mut func in corpus() {
-        // What the parser leaves in the gaps of a numbering.
+        // The parser's invalid value in the gaps of a numbering.
         func.dfg.make_invalid_value_for_parser();
         let gap = func.dfg.num_values() - 1;
         let values = [Value::new(NOWHERE), Value::new(gap)];

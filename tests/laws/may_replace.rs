@@ -1,8 +1,9 @@
 //! Law: the checker lets one reference replace another exactly if the difference is unobservable.
 //!
-//! Two functions differ in one reference, to one of two equal functions or data objects, and a plan made by hand
-//! merges them. The dispositions and attributes of the two referenced functions or objects are varied. The right
-//! answer is defined in `is_same` and `is_same_data`, from the meaning of the attributes.
+//! Two functions differ in one reference, to one of two equal functions or data objects, and a plan
+//! made by hand merges them. The dispositions and attributes of the two referenced functions or
+//! objects are varied. The right answer is defined in `is_same` and `is_same_data`, from the
+//! meaning of the attributes.
 
 use crate::refused_plans::{at, data_member, may_become, proven, unit};
 use crate::support::free;
@@ -72,7 +73,8 @@ fn users(usage: Use) -> Unit {
     unit(&text)
 }
 
-/// A plan with these dispositions of `a` and `b`, in which the second of two users has the body of the first.
+/// A plan with these dispositions of `a` and `b`, in which the second of two users has the body of
+/// the first.
 fn plan(unit: &Unit, a: Disposition, b: Disposition) -> Plan {
     let plan = decided(unit.plan(), at(1), Disposition::Redirect { to: at(0) });
     decided(decided(plan, at(2), a), at(3), b)
@@ -165,7 +167,8 @@ fn a_function_may_replace_another_if_the_change_is_unobservable() {
                     if !allowed(of_a, &a) || !allowed(of_b, &b) {
                         continue;
                     }
-                    // The reference of the first user may have been redirected, and must keep its meaning, too.
+                    // The reference of the first user may have been redirected, and must keep its
+                    // meaning, too.
                     let right = match (of_a, usage) {
                         (Disposition::Redirect { .. }, _)
                         | (Disposition::Alias { .. } | Disposition::Thunk { .. }, Use::Call)
@@ -222,7 +225,8 @@ fn an_address_may_replace_another_if_it_is_aligned_as_much() {
     assert!(counts.iter().all(|&count| count > 10), "{counts:?}");
 }
 
-/// All combinations of attributes that affect whether a data object may be replaced by an equal one.
+/// All combinations of attributes that affect whether a data object may be replaced by an equal
+/// one.
 fn some_data_attributes() -> Vec<DataAttributes> {
     let mut all = Vec::new();
     for linkage in Linkage::ALL {
@@ -236,8 +240,8 @@ fn some_data_attributes() -> Vec<DataAttributes> {
     all
 }
 
-/// Two functions that refer to `a` and `b`, which are the data objects `u1:0` and `u1:1`. They and `u1:2`
-/// have the same contents.
+/// Two functions that refer to `a` and `b`, which are the data objects `u1:0` and `u1:1`. They and
+/// `u1:2` have the same contents.
 fn data_users(offset: u32, attributes: [DataAttributes; 3]) -> Unit {
     let text = |own: u32| {
         user(own, &format!("gv0 = symbol u1:{own}+{offset}"), "v0 = symbol_value.i64 gv0")
@@ -271,8 +275,8 @@ fn data_plan(unit: &Unit, a: Disposition<DataIndex>, b: Disposition<DataIndex>) 
     data_decided(data_decided(plan, data_at(0), a), data_at(1), b)
 }
 
-/// Whether a data object cannot be distinguished from one with the same contents: it is not written to, is not
-/// thread-local, its address is insignificant, and it is not preemptible.
+/// Whether a data object cannot be distinguished from one with the same contents: it is not written
+/// to, is not thread-local, its address is insignificant, and it is not preemptible.
 fn is_like_its_duplicates(attributes: &DataAttributes) -> bool {
     let DataAttributes { linkage, addresses, writable, tls, .. } = *attributes;
     linkage != Linkage::Preemptible && addresses == Addresses::Insignificant && !writable && !tls

@@ -1,7 +1,7 @@
 //! Laws: how the checker proves plans of later units, and what the merge cache remembers of a plan.
 //!
-//! The code of an emitted body is not available any more: merges into it, and references to it, are proved from
-//! the merge cache. Wrong plans are made by hand here.
+//! The code of an emitted body is not available any more: merges into it, and references to it, are
+//! proved from the merge cache. Wrong plans are made by hand here.
 
 use crate::incremental::{
     address_of, becomes, emit_with, last, leaf, passes_on, plan_with, table_user,
@@ -75,7 +75,8 @@ fn references_to_equal_emitted_functions_may_replace_each_other() {
     ] {
         let cache = leaves(attributes);
         let equal = of_last_in_first(&cache, &[user(11, 1), user(12, 2)]).map(drop);
-        // Where one callee may replace another, their bodies are compared; otherwise the bodies do not matter.
+        // Where one callee may replace another, their bodies are compared; otherwise the bodies do
+        // not matter.
         let (wanted, otherwise) = match right {
             true => (Ok(()), Err(Mismatch::Remembered)),
             false => (Err(Mismatch::Reference), Err(Mismatch::Reference)),
@@ -90,8 +91,9 @@ fn references_to_equal_emitted_functions_may_replace_each_other() {
     }
 }
 
-/// A function that takes the address of any equal function may use that of the first; a function that takes the
-/// significant address of the first must not be merged into it: its address is another one.
+/// A function that takes the address of any equal function may use that of the first; a function
+/// that takes the significant address of the first must not be merged into it: its address is
+/// another one.
 #[test]
 fn a_significant_address_is_not_that_of_an_emitted_class() {
     let significant = Attributes { addresses: Addresses::Significant, ..pinned() };
@@ -126,7 +128,8 @@ fn merges_into_emitted_bodies_are_proved_from_the_merge_cache() {
     assert_eq!((proof.merged, proof.data, proof.incremental), (1, 1, 2));
 }
 
-/// An entry for an emitted body states what is true of the body, not of the functions that are merged into it.
+/// An entry for an emitted body states what is true of the body, not of the functions that are
+/// merged into it.
 #[test]
 fn the_entry_of_an_emitted_body_is_its_own() {
     for addresses in Addresses::ALL {
@@ -176,7 +179,8 @@ fn later_functions_are_merged_into_emitted_bodies_that_may_be_shared() {
     assert_eq!(becomes(&plan, 3), ("redirect", 2));
 }
 
-/// A function that equals no function of its unit is not reported as equal to another, and is not a member.
+/// A function that equals no function of its unit is not reported as equal to another, and is not a
+/// member.
 #[test]
 fn one_function_is_no_class_of_its_unit() {
     assert_eq!(last(&[&leaf(1), &other_leaf(2)], free()), ("keep", Reason::Different));
@@ -189,8 +193,8 @@ fn one_function_is_no_class_of_its_unit() {
     assert_eq!((plan.stats().plan_members, plan.stats().merged.functions), (2, 2));
 }
 
-/// For functions that differ in their callees, a first difference exists exactly if the callees are not equal,
-/// whether the callees are in the unit or in earlier units.
+/// For functions that differ in their callees, a first difference exists exactly if the callees are
+/// not equal, whether the callees are in the unit or in earlier units.
 #[test]
 fn first_differences_distinguish_callees_of_earlier_units() {
     let mut cache = MergeCache::new();
@@ -209,7 +213,8 @@ fn first_differences_distinguish_callees_of_earlier_units() {
             let [first, second] = [a, b].map(|own| (at(own), &bodies[own as usize]));
             let difference = first_difference(&plan, first, second, &Options::default());
             let differ = difference.expect("both can be walked").is_some();
-            // An emitted function may equal a function of the unit, but the two are different nodes.
+            // An emitted function may equal a function of the unit, but the two are different
+            // nodes.
             let apart = of_x != of_y || (x < 11) != (y < 11);
             assert_eq!(differ, apart, "{x} {y}");
             equal += u32::from(!differ);
@@ -218,7 +223,8 @@ fn first_differences_distinguish_callees_of_earlier_units() {
     assert!(equal > 8);
 }
 
-/// `u0:10`, `u0:11`, …, each referring to one of these tables of `u1`, which consist of one repeated byte.
+/// `u0:10`, `u0:11`, …, each referring to one of these tables of `u1`, which consist of one
+/// repeated byte.
 fn over_tables(tables: &[(u32, u8, DataAttributes)]) -> Unit {
     let text = |(own, &(table, _, _)): (u32, &(u32, u8, DataAttributes))| {
         format!(

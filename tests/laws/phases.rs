@@ -5,7 +5,8 @@ use cranelift_mergefunc::Merger;
 use cranelift_mergefunc::internals::phases;
 use testkit::unit::{Held, Unit};
 
-/// If the phases that benches call one by one were not those of the driver, the figures would be of another pass.
+/// If the phases that benches call one by one were not those of the driver, the figures would be of
+/// another pass.
 #[test]
 fn phases_one_by_one_give_the_plan_of_the_driver() {
     random(|u| {

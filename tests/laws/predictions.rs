@@ -58,7 +58,7 @@ fn similar_functions_are_merged_where_the_target_has_a_model() {
     }
 }
 
-/// What a function takes, compiled and predicted; `None` if one of both cannot be.
+/// The size of a function, compiled and predicted; `None` if one of both cannot be determined.
 fn sizes(name: &'static str, func: &Function) -> Option<[f64; 2]> {
     let settings =
         [("opt_level", "speed"), ("preserve_frame_pointers", "true"), ("is_pic", "true")];
@@ -81,8 +81,8 @@ fn median(sizes: &[[f64; 2]]) -> f64 {
     errors[errors.len() / 2]
 }
 
-/// The weights are those of this version of Cranelift: random functions, which the weights were not fitted on, take
-/// what is predicted. They are harder to predict than the functions of programs.
+/// The weights are those of this version of Cranelift: random functions, which the weights were not
+/// fitted on, take what is predicted. They are harder to predict than the functions of programs.
 #[test]
 fn random_functions_take_what_is_predicted() {
     for (name, machine) in [("x86_64", Machine::X86_64), ("aarch64", Machine::Aarch64)] {
@@ -102,7 +102,8 @@ fn random_functions_take_what_is_predicted() {
     }
 }
 
-/// Thunks decide what merging costs, so they are predicted to the byte or nearly so, where arguments are in registers.
+/// Thunks decide what merging costs, so they are predicted to the byte or nearly so, where
+/// arguments are in registers.
 #[test]
 fn thunks_take_what_is_predicted() {
     let target = parse_one(
@@ -135,7 +136,8 @@ fn thunks_take_what_is_predicted() {
     }
 }
 
-/// Whether back ends can compile a body with types that they support in part is not known without compiling it.
+/// Whether back ends can compile a body with types that they support in part is not known without
+/// compiling it.
 #[test]
 fn functions_with_rare_types_are_not_predicted() {
     for (ty, known) in [

@@ -1,7 +1,8 @@
-//! The checker refuses no plan that the pass makes: a refused plan merges nothing, and in a debug build is a panic.
+//! The checker refuses no plan that the pass makes: a refused plan merges nothing, and in a debug
+//! build is a panic.
 //!
-//! `CLIF_MERGE_RUNS` asks for another number of units, each of which is planned with every set of options, and
-//! `CLIF_MERGE_SEED` for another first seed.
+//! `CLIF_MERGE_RUNS` asks for another number of units, each of which is planned with every set of
+//! options, and `CLIF_MERGE_SEED` for another first seed.
 
 use crate::support::{asked_runs, first_seed};
 use arbitrary::Unstructured;

@@ -1,7 +1,9 @@
-//! Law: the checker refuses a plan exactly if a function or a data object loses something observable.
+//! Law: the checker refuses a plan exactly if a function or a data object loses something
+//! observable.
 //!
-//! Here the plans are made by hand: a function with any combination of attributes gets any disposition. The right
-//! answer is defined in `may_become`, from the meaning of the attributes, not from the code.
+//! Here the plans are made by hand: a function with any combination of attributes gets any
+//! disposition. The right answer is defined in `may_become`, from the meaning of the attributes,
+//! not from the code.
 
 use crate::support::{free, parse};
 use cranelift_codegen::ir::UserExternalName;
@@ -14,7 +16,8 @@ use cranelift_mergefunc::{
 };
 use testkit::unit::{DataMember, Member, Unit};
 
-/// Functions of a text, planned with a merge limit of 0, so that the tests can set dispositions themselves.
+/// Functions of a text, planned with a merge limit of 0, so that the tests can set dispositions
+/// themselves.
 pub fn unit(text: &str) -> Unit {
     let functions = parse(text).into_iter().map(|body| Member { attributes: free(), body });
     let options = Options { merge_limit: Some(0), prove: Prove::Never, ..Options::default() };
@@ -76,8 +79,8 @@ fn all_attributes() -> Vec<Attributes> {
     all
 }
 
-/// Whether this disposition of a function loses nothing observable, if the kept function has the attributes
-/// `kept`.
+/// Whether this disposition of a function loses nothing observable, if the kept function has the
+/// attributes `kept`.
 pub fn may_become(
     disposition: Disposition,
     member: &Attributes,
@@ -88,7 +91,8 @@ pub fn may_become(
     if not_merged || kept.linkage == Linkage::Preemptible {
         return false;
     }
-    // Code that the pass does not see can use the symbol, and can compare the address if it can obtain it.
+    // Code that the pass does not see can use the symbol, and can compare the address if it can
+    // obtain it.
     let can_be_named = member.linkage != Linkage::Local;
     let matters = member.addresses == Addresses::Significant;
     match disposition {
@@ -208,8 +212,8 @@ function u0:1() -> i64 system_v {\nblock0:\n    v0 = get_frame_pointer.i64\n    
     }
 }
 
-/// A plan pins what something points into. The checker sees the pointer as well, so a plan that was made as if there were
-/// none is refused.
+/// A plan pins what something points into. The checker sees the pointer as well, so a plan that was
+/// made as if there were none is refused.
 #[test]
 fn a_pointer_into_a_function_needs_its_own_code() {
     let text = DUPLICATES
@@ -237,7 +241,7 @@ pub fn data_member(index: u32, byte: u8, attributes: DataAttributes) -> DataMemb
     DataMember { symbol: UserExternalName::new(1, index), object, attributes }
 }
 
-/// The same for data objects, which have no addresses that are only used by chance.
+/// Plans for data objects, which have no addresses that are only used by chance.
 #[test]
 fn data_objects_lose_nothing_observable() {
     let mut all = Vec::new();
@@ -317,8 +321,8 @@ fn data_objects_lose_nothing_observable() {
     }
 }
 
-/// Pointers are compared by place, whatever the order in which they are given; of several at one place the last
-/// counts, and so does their order.
+/// Pointers are compared by place, whatever the order in which they are given; of several at one
+/// place the last counts, and so does their order.
 #[test]
 fn a_data_object_may_replace_another_with_the_same_pointers() {
     let insignificant = DataAttributes {

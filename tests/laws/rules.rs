@@ -1,8 +1,10 @@
-//! The rules that choose one form where Cranelift's optimiser leaves equal integer operations in two.
+//! The rules that choose one form where Cranelift's optimiser leaves equal integer operations in
+//! two.
 //!
-//! A wrong rule merges functions that are not equal, and no other oracle would notice: the checker treats
-//! canonical bodies as the functions themselves. So whatever the rules rewrite is interpreted before and after:
-//! for all operands of 8 bits, and for operands of wider types at which something changes.
+//! A wrong rule merges functions that are not equal, and no other oracle would notice: the checker
+//! treats canonical bodies as the functions themselves. So whatever the rules rewrite is
+//! interpreted before and after: for all operands of 8 bits, and for operands of wider types at
+//! which something changes.
 
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{AbiParam, Function, Type, types};
@@ -44,8 +46,8 @@ impl<'a> Interpreted<'a> {
     }
 }
 
-/// A function of two integers of type `ty` that returns the last of `lines`, `%r` of type `result`. `T` in a line
-/// is replaced by the type.
+/// A function of two integers of type `ty` that returns the last of `lines`, `%r` of type `result`.
+/// `T` in a line is replaced by the type.
 fn function(ty: Type, result: Type, lines: &[String]) -> Function {
     let names = ["%x", "%y", "%a", "%b", "%c", "%d", "%r"];
     let mut text = lines.join("\n    ").replace(".T", &format!(".{ty}"));
@@ -81,7 +83,8 @@ fn constants(ty: Type) -> Vec<i128> {
     if ty == types::I8 { (0..256).collect() } else { special(ty) }
 }
 
-/// Returns whether the rules change a function. Checks that the result returns the same for all of these operands.
+/// Returns whether the rules change a function. Checks that the result returns the same for all of
+/// these operands.
 #[track_caller]
 fn changes(func: &Function, xs: &[i128], ys: &[i128]) -> bool {
     let mut after = func.clone();

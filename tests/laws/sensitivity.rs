@@ -1,5 +1,5 @@
-//! Law: a single change of anything that matters makes functions different, and an irrelevant change leaves them
-//! equal.
+//! Law: a single change of anything that matters makes functions different, and an irrelevant
+//! change leaves them equal.
 
 use crate::support::{
     assert_different, assert_equal, corpus, encode, free, parse_one, plan_of, same_class,
@@ -105,8 +105,8 @@ fn check_mutants(func: &Function, mutants: &[Mutant]) {
     }
 }
 
-/// The mutated function is not only in the form that the generator writes: it has aliases, other numbers, and
-/// unused entities.
+/// The mutated function is not only in the form that the generator writes: it has aliases, other
+/// numbers, and unused entities.
 #[test]
 fn a_changed_instruction_of_another_form_differs() {
     let options = walk_all();
@@ -219,7 +219,8 @@ block0(v0: i64):
     }
 }
 
-/// The optimiser may record that a value has the labels of another value, which may be defined later.
+/// The optimiser may record that a value has the labels of another value, which may be defined
+/// later.
 #[test]
 fn a_label_taken_from_a_later_value_can_be_compared() {
     let func = |label_of: u32| {

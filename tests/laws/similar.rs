@@ -1,4 +1,5 @@
-//! Laws: similar functions share parameterised bodies, which receive the differences as extra arguments.
+//! Laws: similar functions share parameterised bodies, which receive the differences as extra
+//! arguments.
 
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
@@ -20,7 +21,7 @@ fn function(own: u32, constants: &[i64]) -> Member {
     wide(own, 2, constants)
 }
 
-/// The same with so many parameters, two or more.
+/// A function with this number of parameters, two or more.
 fn wide(own: u32, parameters: usize, constants: &[i64]) -> Member {
     let types = vec!["i64"; parameters].join(", ");
     let values: Vec<String> = (0..parameters).map(|value| format!("v{value}: i64")).collect();
@@ -46,7 +47,7 @@ fn wide(own: u32, parameters: usize, constants: &[i64]) -> Member {
     with(&parse_one(&text), own, constants)
 }
 
-/// The same function under another symbol, with other constants.
+/// A similar function under another symbol, with other constants.
 fn with(like: &cranelift_codegen::ir::Function, own: u32, constants: &[i64]) -> Member {
     let mut body = like.clone();
     body.name = UserFuncName::User(UserExternalName::new(0, own));
@@ -79,8 +80,8 @@ fn extra(plan: &Plan) -> Vec<Vec<i64>> {
     functions.map(|(_, entry)| entry.extra_arguments().iter().map(constant).collect()).collect()
 }
 
-/// A place at which all functions have one constant needs no parameter, and places with the same constants share
-/// one.
+/// A place at which all functions have one constant needs no parameter, and places with the same
+/// constants share one.
 #[test]
 fn places_that_go_together_are_one_parameter() {
     let all = [[1, 7, 1, -1], [2, 7, 2, -2], [3, 7, 3, -3]];
@@ -94,8 +95,8 @@ fn places_that_go_together_are_one_parameter() {
     assert!(set.saved.is_some_and(|saved| saved > 0));
 }
 
-/// A set of 50,000 functions is divided into those that share all but one constant, and the number of bodies
-/// that are made on the way follows the number of parts, not that of functions.
+/// A set of 50,000 functions is divided into those that share all but one constant, and the number
+/// of bodies that are made on the way follows the number of parts, not that of functions.
 #[test]
 fn fifty_thousand_functions_are_divided() {
     const COUNT: u32 = 50_000;
@@ -126,9 +127,9 @@ fn fifty_thousand_functions_are_divided() {
     assert!(extra(&plan).iter().enumerate().all(|(own, extra)| *extra == passes(own)));
 }
 
-/// Some formats count parameters in a byte. Cranelift does not: parameters for which no register is left are
-/// passed on the stack, and every body that is made can be compiled. The time for that grows with the number of
-/// parameters, so there is a limit far beyond a byte.
+/// Some formats count parameters in a byte. Cranelift does not: parameters for which no register is
+/// left are passed on the stack, and every body that is made can be compiled. The time for that
+/// grows with the number of parameters, so there is a limit far beyond a byte.
 #[test]
 fn there_can_be_more_parameters_than_a_byte_counts() {
     let plan = |parameters: usize, further: i64| {
@@ -181,9 +182,9 @@ fn hot_functions_are_merged_for_size_only() {
     }
 }
 
-/// Functions of one shape that call each other: the places of constants in a caller are those of the function
-/// whose shape was compared, whatever was merged since. Here without addresses, so that no callee can be an extra
-/// argument.
+/// Functions of one shape that call each other: the places of constants in a caller are those of
+/// the function whose shape was compared, whatever was merged since. Here without addresses, so
+/// that no callee can be an extra argument.
 #[test]
 fn constants_stay_where_they_were_when_the_shape_was_compared() {
     let function = |own: u32, callee: &str, library: &str, constant: i64| {
@@ -219,7 +220,8 @@ block0(v0: i64):
     assert!(text.contains("iconst.i64 5") && !text.contains("iconst.i64 11"), "{text}");
 }
 
-/// Three functions that differ in a constant for which a thunk takes as many bytes as a call: calls pass it.
+/// Three functions that differ in a constant for which a thunk and a call take equal bytes: calls
+/// pass it.
 fn three_similar() -> Vec<Member> {
     (0..3).map(|own| function(own, &[1000 + i64::from(own), 1, 2, 3])).collect()
 }
@@ -238,8 +240,8 @@ block0(v0: i64):
     Member { attributes: free(), body }
 }
 
-/// The verifier does not check that a function is called with its own signature. A mismatched call keeps its
-/// behaviour: it passes no extra arguments to a body, and its callee stays the same.
+/// The verifier does not check that a function is called with its own signature. A mismatched call
+/// keeps its behaviour: it passes no extra arguments to a body, and its callee stays the same.
 #[test]
 fn a_call_with_a_mismatched_signature_goes_to_a_thunk() {
     let mut functions: Vec<Member> = three_similar();
@@ -252,7 +254,7 @@ fn a_call_with_a_mismatched_signature_goes_to_a_thunk() {
     assert!(calls(4).contains("call fn0(v0, v0, v2)"), "{}", calls(4));
 }
 
-/// The same where the signatures have one length: other types, another convention, an extension, another result.
+/// Signatures of one length: other types, another convention, an extension, another result.
 #[test]
 fn a_signature_of_equal_length_is_another_one() {
     const OWN: &str = "(i64, i64) -> i64 tail";
@@ -300,8 +302,8 @@ block0(v0: {first}, v1: {second}):
     }
 }
 
-/// Calls with handlers can share an exception table, which contains the signature of the callee. Once, adding
-/// extra arguments to one call changed the signature of another.
+/// Calls with handlers can share an exception table, which contains the signature of the callee.
+/// Once, adding extra arguments to one call changed the signature of another.
 #[test]
 fn a_call_that_passes_more_has_a_table_of_its_own() {
     let mut functions: Vec<Member> = three_similar();
@@ -366,9 +368,9 @@ fn a_mismatched_self_call_goes_to_a_thunk() {
     }
 }
 
-/// An offset is added in the width of the address that it is added to, whatever the target: a unit can be one for
-/// addresses of 32 bits, and offsets of the same number of bytes from addresses of different widths are two
-/// parameters.
+/// An offset is added in the width of the address that it is added to, whatever the target: a unit
+/// can be one for addresses of 32 bits, and offsets of the same number of bytes from addresses of
+/// different widths are two parameters.
 #[test]
 fn offsets_have_the_width_of_the_address() {
     let flags = settings::Flags::new(settings::builder());
@@ -415,7 +417,8 @@ fn offsets_have_the_width_of_the_address() {
     }
 }
 
-/// Code of a kernel would destroy what the programs that it interrupts have in floating-point registers.
+/// Code of a kernel would destroy what the programs that it interrupts have in floating-point
+/// registers.
 #[test]
 fn integer_registers_only_takes_no_floating_point_registers() {
     let member = |index: u32, constant: u32| {
@@ -442,8 +445,9 @@ fn integer_registers_only_takes_no_floating_point_registers() {
     }
 }
 
-/// While it is made, a body calls itself by a symbol that is none of the unit's. Functions that name that symbol share no body that
-/// would take it for its own, and call it as before. The checker would refuse a body that calls itself there.
+/// While it is made, a body calls itself by a symbol that is none of the unit's. Functions that
+/// name that symbol share no body that would take it for its own, and call it as before. The
+/// checker would refuse a body that calls itself there.
 #[test]
 fn the_symbol_of_a_body_without_a_symbol_is_no_callee() {
     let caller = |own: u32| {

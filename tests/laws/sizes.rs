@@ -1,8 +1,9 @@
 //! Laws: merging similar functions makes units smaller, as compiled code.
 //!
-//! Once, the size of a thunk or a call was estimated from calls of functions with other parameters; with seven
-//! arguments one goes over the stack, the thunk needs a frame, and two functions took 32 bytes more than before.
-//! Here everything is compiled before and after, for functions of many signatures and conventions.
+//! Once, the size of a thunk or a call was estimated from calls of functions with other parameters;
+//! with seven arguments one goes over the stack, the thunk needs a frame, and two functions took 32
+//! bytes more than before. Here everything is compiled before and after, for functions of many
+//! signatures and conventions.
 
 use crate::support::{Rng, asked_runs, parse_one};
 use arbitrary::Unstructured;
@@ -276,8 +277,8 @@ fn functions(rng: &mut Rng, conventions: &[&str]) -> Vec<Member> {
     members
 }
 
-/// Sizes are predicted, so a small unit can be a few bytes larger: one in so many, and all together are smaller, more so for
-/// size than with the balanced policy.
+/// Sizes are predicted, so a few small units can be some bytes larger; all together are smaller,
+/// more so for size than with the balanced policy.
 #[track_caller]
 fn check(sum: &Sum, one_in: usize) {
     let Sum { units, bodies, before, identical, size, balanced, larger } = sum;
@@ -313,8 +314,8 @@ fn merging_for_size_makes_units_of_functions_of_any_signature_smaller() {
     check(&sum, 12);
 }
 
-/// Once, sizes were predicted as if nothing were folded away, and everything computed where it stands: functions of 68 bytes
-/// became one of 21,789, and of units as these every seventh grew.
+/// Once, sizes were predicted as if nothing were folded away, and everything computed where it
+/// stands: functions of 68 bytes became one of 21,789, and of units as these every seventh grew.
 #[test]
 fn the_default_makes_no_unit_larger_that_is_hard_to_predict() {
     let mut larger = Vec::new();

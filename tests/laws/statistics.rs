@@ -10,8 +10,8 @@ use cranelift_mergefunc::{
 };
 use testkit::unit::{DataMember, Held, Member, Unit};
 
-/// Functions 0 and 1 are equal, and 2 states less. 3 has the same shape and another callee; 4 is malformed, 5
-/// is similar to no other function.
+/// Functions 0 and 1 are equal, and 2 states less. 3 has the same shape and another callee; 4 is
+/// malformed, 5 is similar to no other function.
 fn functions() -> Vec<Function> {
     let like = |index: u32, flags: &str, callee: u32| {
         format!(
@@ -70,8 +70,8 @@ fn everything_is_counted() {
     let mut expected = Stats::default();
     expected.add_functions = 6;
     expected.add_data_objects = 4;
-    // The last function is the only one with its signature and its counts, and the last object the only one of its
-    // size.
+    // The last function is the only one with its signature and its counts, and the last object the
+    // only one of its size.
     expected.walks.functions = 5;
     expected.walks.instructions = 4 * 3 + 1;
     expected.walks.malformed = 1;
@@ -169,8 +169,8 @@ impl Bodies for Counted<'_> {
     }
 }
 
-/// How often bodies are requested in order to plan a unit: the most requests for one function, and all of them.
-/// And what was done for similar functions.
+/// How often bodies are requested in order to plan a unit: the most requests for one function, and
+/// all of them. And what was done for similar functions.
 fn requests(functions: &[Function], similar: Similar) -> (usize, usize, SimilarCounts) {
     let options =
         Options { target: Target::x86_64(), similar, prove: Prove::Never, ..Options::default() };
@@ -186,7 +186,8 @@ fn requests(functions: &[Function], similar: Similar) -> (usize, usize, SimilarC
     (requests.iter().copied().max().unwrap_or(0), requests.iter().sum(), similar)
 }
 
-/// Whoever makes bodies anew for each request pays for each. Runs on the sample, or on the units of `CLIF_MERGE_UNITS`.
+/// Whoever makes bodies anew for each request pays for each. Runs on the sample, or on the units of
+/// `CLIF_MERGE_UNITS`.
 #[test]
 fn identical_functions_are_read_once_and_similar_ones_a_few_times() {
     for unit in testkit::units::units() {
@@ -198,8 +199,8 @@ fn identical_functions_are_read_once_and_similar_ones_a_few_times() {
         let name = unit.display();
         println!("{name}: at most {most}, {all} for {}; {similar:?}", functions.len());
         assert!(all <= 4 * functions.len(), "{name}: {most} {all}");
-        // Each function is walked once to find those of its shape, and once to align it; only what bodies are made of
-        // is copied.
+        // Each function is walked once to find those of its shape, and once to align it; only what
+        // bodies are made of is copied.
         assert!(similar.walks <= functions.len() && similar.outlines <= functions.len(), "{name}");
         assert!(similar.copies <= functions.len(), "{name}: {similar:?}");
     }

@@ -1,4 +1,5 @@
-//! Laws of functions that arrive one at a time: what is said of them at once, and what is planned without IR.
+//! Laws of functions that arrive one at a time: what is said of them at once, and what is planned
+//! without IR.
 
 use crate::support::{Rng, calls, free, parse, parse_one, random};
 use arbitrary::{Result, Unstructured};
@@ -32,7 +33,8 @@ fn by_symbol(plan: &Plan) -> BTreeMap<String, String> {
     entries.collect()
 }
 
-/// Functions of one class are equal, and one that was not compiled has the code of a function of its class.
+/// Functions of one class are equal, and one that was not compiled has the code of a function of
+/// its class.
 #[test]
 fn functions_of_one_class_are_equal() {
     random(|u| {
@@ -88,8 +90,8 @@ fn the_order_of_functions_does_not_matter() {
     });
 }
 
-/// A function is known to equal an earlier one at once if all that both call was added before, as when callees are
-/// compiled first.
+/// A function is known to equal an earlier one at once if all that both call was added before, as
+/// when callees are compiled first.
 #[test]
 fn equal_functions_are_known_at_once_if_callees_come_first() {
     let functions = Family::Mixed.unit(1000);
@@ -171,11 +173,11 @@ fn no_more_is_held_than_the_bound() {
         let unit = similar_unit(u)?;
         let (_, all) = Program::streamed(&Parts::from(&unit), Streaming::Holding(usize::MAX));
         bodies += all.plan.new_bodies().len();
-        let most_bytes = u.int_in_range(0..=20_000)?;
+        let max_bytes = u.int_in_range(0..=20_000)?;
         // This compares what is held with the bound, and does not have what is not held.
         let streaming = match u.arbitrary()? {
-            true => Streaming::Replacing(most_bytes),
-            false => Streaming::Holding(most_bytes),
+            true => Streaming::Replacing(max_bytes),
+            false => Streaming::Holding(max_bytes),
         };
         let (_, some) = Program::streamed(&Parts::from(&unit), streaming);
         check_streamed(&some);
@@ -186,7 +188,8 @@ fn no_more_is_held_than_the_bound() {
     assert!(full > 0 && bodies > 0, "{full} {bodies}");
 }
 
-/// Identical merging does not depend on what is held: functions have the classes that they have without.
+/// Identical merging does not depend on what is held: functions have the classes that they have
+/// without.
 #[test]
 fn classes_do_not_depend_on_what_is_held() {
     random(|u| {
@@ -249,7 +252,8 @@ fn dispositions(plan: &Plan) -> Vec<&'static str> {
     plan.entries().map(|(_, entry)| entry.disposition().name()).collect()
 }
 
-/// Without a bound, every function is held, but for those that must keep their code, and calls pass what a body takes.
+/// Without a bound, every function is held, but for those that must keep their code, and calls pass
+/// what a body takes.
 #[test]
 fn without_a_bound_calls_pass_extra_arguments() {
     let functions = similar_and_a_caller();
@@ -263,20 +267,21 @@ fn without_a_bound_calls_pass_extra_arguments() {
     assert_eq!(plan.new_bodies().len(), 0);
 }
 
-/// Where code may be replaced, a function that no other one resembles so far is compiled, and comes to share a body if one
-/// that arrives later does. What compiled code calls keeps its symbol: its calls cannot pass more arguments.
+/// Where code may be replaced, a function that no other one resembles so far is compiled, and comes
+/// to share a body if one that arrives later does. A callee of compiled code keeps its symbol: such
+/// calls cannot pass more arguments.
 #[test]
 fn compiled_functions_are_replaced_and_what_compiled_code_calls_becomes_a_thunk() {
     let functions = similar_and_a_caller();
-    for (most_bytes, expected) in [(usize::MAX, [false, true, true, false]), (0, [false; 4])] {
-        let (plan, held) = hold(&functions, &[free(); 4], Streaming::Replacing(most_bytes));
+    for (max_bytes, expected) in [(usize::MAX, [false, true, true, false]), (0, [false; 4])] {
+        let (plan, held) = hold(&functions, &[free(); 4], Streaming::Replacing(max_bytes));
         assert_eq!(held, expected);
         assert_eq!(dispositions(&plan), ["redirect", "thunk", "redirect", "keep", "keep"]);
     }
 }
 
-/// Where nothing is compiled before the plan, every function is held, and calls pass what a body takes; those of code that is
-/// not added do not.
+/// Where nothing is compiled before the plan, every function is held, and calls pass what a body
+/// takes; those of code that is not added do not.
 #[test]
 fn before_code_is_compiled_calls_pass_extra_arguments_but_those_of_other_code() {
     let functions = similar_and_a_caller();
@@ -309,7 +314,8 @@ impl Bodies for Named<'_> {
     }
 }
 
-/// A new body never gets the symbol of something else: calls of that would become calls of the body.
+/// A new body never gets the symbol of something else: calls of that would become calls of the
+/// body.
 #[test]
 fn the_symbol_of_a_new_body_is_refused_if_something_else_has_it() {
     let functions = similar_and_a_caller();
@@ -340,8 +346,8 @@ fn the_symbol_of_a_new_body_is_refused_if_something_else_has_it() {
     assert!(plan(UserExternalName::new(5, 5), true).is_err());
 }
 
-/// A thunk of a function whose tail calls must not let the stack grow is a tail call, also where functions arrived one at a
-/// time.
+/// A thunk of a function whose tail calls must not let the stack grow is a tail call, also where
+/// functions arrived one at a time.
 #[test]
 fn a_thunk_of_the_tail_convention_is_a_tail_call() {
     let text: String = similar_and_a_caller().iter().map(ToString::to_string).collect();
@@ -363,8 +369,8 @@ fn a_thunk_of_the_tail_convention_is_a_tail_call() {
     assert!(thunk.to_string().contains("return_call"), "{thunk}");
 }
 
-/// Where the bound is reached, functions that no other one resembles are given up, the first ones first; those that have a
-/// partner are held on.
+/// Where the bound is reached, functions that no other one resembles are given up, the first ones
+/// first; those that have a partner are held on.
 #[test]
 fn the_first_function_without_a_partner_is_released_first() {
     let mut functions = similar_and_a_caller();
@@ -391,8 +397,8 @@ fn the_first_function_without_a_partner_is_released_first() {
     assert_eq!(merger.held_bytes(), 8);
 }
 
-/// Where all is held, or nothing is compiled before the plan, the plan is that of a merger that has all IR. Runs on the sample, or on the units of
-/// `CLIF_MERGE_UNITS`.
+/// Where all is held, or nothing is compiled before the plan, the plan is that of a merger that has
+/// all IR. Runs on the sample, or on the units of `CLIF_MERGE_UNITS`.
 #[test]
 fn what_is_held_without_a_bound_is_merged_as_with_all_ir() {
     let mut bodies = 0;
@@ -420,7 +426,8 @@ fn what_is_held_without_a_bound_is_merged_as_with_all_ir() {
     assert!(bodies > 0);
 }
 
-/// The functions whose code parameterised bodies replace, and how many bytes that saves, as predicted.
+/// The functions whose code parameterised bodies replace, and how many bytes that saves, as
+/// predicted.
 fn sharing(plan: &Plan) -> (BTreeSet<FunctionIndex>, i64) {
     let sets = plan.similar_sets().iter().filter(|set| set.body.is_some());
     let saved = sets.clone().filter_map(|set| set.saved).sum();
@@ -444,18 +451,19 @@ impl Bodies for Requested<'_> {
     }
 }
 
-/// What it takes to replace compiled code in a unit.
+/// The means to replace compiled code in a unit.
 struct Replaced {
     /// The predicted bytes that similar merging saves.
     saved: i64,
     held_bytes: usize,
-    /// The share, in percent, of instructions whose IR is made again, and of those that are compiled twice.
+    /// The share, in percent, of instructions whose IR is made again, and of those that are
+    /// compiled twice.
     translated: f64,
     compiled: f64,
 }
 
-fn replaced(functions: &[Function], options: Options<'_>, most_bytes: usize) -> Replaced {
-    let mut streaming = StreamingMerger::replacing(options, most_bytes);
+fn replaced(functions: &[Function], options: Options<'_>, max_bytes: usize) -> Replaced {
+    let mut streaming = StreamingMerger::replacing(options, max_bytes);
     let mut compiled = BTreeSet::new();
     for func in functions {
         let symbol = func.name.get_user().expect("has a symbol");
@@ -464,7 +472,7 @@ fn replaced(functions: &[Function], options: Options<'_>, most_bytes: usize) -> 
         assert_eq!(streaming.release(), None);
     }
     let held_bytes = streaming.held_bytes();
-    assert!(held_bytes <= most_bytes);
+    assert!(held_bytes <= max_bytes);
     let mut bodies = Requested { all: Held::new(functions), requested: BTreeSet::new() };
     let plan = streaming.plan(&mut bodies);
     let (members, saved) = sharing(&plan);
@@ -479,9 +487,9 @@ fn replaced(functions: &[Function], options: Options<'_>, most_bytes: usize) -> 
     Replaced { saved, held_bytes, translated: share(&bodies.requested), compiled: share(&members) }
 }
 
-/// Where compiled code is replaced, similar merging saves most of what it saves with all IR, whatever the bound is: code that stays
-/// calls thunks, and there are none in front of short functions. Runs on the
-/// sample, or on the units of `CLIF_MERGE_UNITS`, and prints the figures.
+/// Where compiled code is replaced, similar merging saves most of what it saves with all IR,
+/// whatever the bound is: code that stays calls thunks, and there are none in front of short
+/// functions. Runs on the sample, or on the units of `CLIF_MERGE_UNITS`, and prints the figures.
 #[test]
 fn most_is_saved_where_compiled_code_is_replaced() {
     println!("| | all IR | bound | saved | IR held | translated again | compiled twice |");
@@ -498,12 +506,12 @@ fn most_is_saved_where_compiled_code_is_replaced() {
         }
         let (_, with_all) = sharing(&merger.plan(&mut Held::new(&functions)));
         let name = unit.file_stem().expect("a file name").display();
-        for most_bytes in [64 << 20, 0] {
+        for max_bytes in [64 << 20, 0] {
             let Replaced { saved, held_bytes, translated, compiled } =
-                replaced(&functions, options, most_bytes);
+                replaced(&functions, options, max_bytes);
             println!(
                 "| {name} | {with_all} | {} MiB | {saved} | {:.1} MB | {translated:.1}% | {compiled:.1}% |",
-                most_bytes >> 20,
+                max_bytes >> 20,
                 held_bytes as f64 / 1e6,
             );
             assert!(5 * saved >= 4 * with_all, "{name}: {saved} of {with_all}");

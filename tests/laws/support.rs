@@ -1,4 +1,4 @@
-//! What all laws share: the corpus, and running properties.
+//! The common part of all laws: the corpus, and running properties.
 
 use arbitrary::Unstructured;
 use cranelift_codegen::ir::Function;
@@ -8,7 +8,8 @@ pub use testkit::support::*;
 
 pub use testkit::corpus;
 
-/// How many random units are drawn: so many, or the number that `CLIF_MERGE_RUNS` asks for.
+/// The number of random units that are drawn: `runs`, or the number that `CLIF_MERGE_RUNS` asks
+/// for.
 pub fn asked_runs(runs: u64) -> u64 {
     std::env::var("CLIF_MERGE_RUNS").map_or(runs, |runs| runs.parse().expect("a number"))
 }
@@ -21,8 +22,8 @@ pub fn first_seed() -> u64 {
 /// How many inputs a property is run on.
 const INPUTS: u64 = 250;
 
-/// Runs a property on random input that is the same each time. `ARBTEST_BUDGET_MS=60000` looks for longer, at other
-/// input each time; `ARBTEST_SEED` repeats what that found.
+/// Runs a property on random input that is the same each time. `ARBTEST_BUDGET_MS=60000` looks for
+/// longer, at other input each time; `ARBTEST_SEED` repeats what that found.
 pub fn random(mut property: impl FnMut(&mut Unstructured<'_>) -> arbitrary::Result<()>) {
     let wanted = |name| std::env::var_os(name).is_some();
     if wanted("ARBTEST_BUDGET_MS") || wanted("ARBTEST_SEED") {

@@ -1,4 +1,5 @@
-//! The instructions of thunks in raw bytes, performed one by one: written down once more, from the manuals.
+//! The instructions of thunks in raw bytes, performed one by one: written down once more, from the
+//! manuals.
 
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::UserExternalName;
@@ -6,7 +7,7 @@ use cranelift_mergefunc::thunk::ThunkCode;
 use cranelift_mergefunc::{ExtraArgument, cranelift_codegen};
 use std::collections::BTreeMap;
 
-/// What a register holds: bits, of which the lowest `known` are known, or an address.
+/// The contents of a register: bits, of which the lowest `known` are known, or an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Held {
     Bits { bits: u64, known: u32 },
@@ -144,7 +145,8 @@ pub fn performed_on_x86_64(code: &ThunkCode) -> BTreeMap<u32, Held> {
                 assert!(wide && opcode[1] & 0xc7 == 5);
                 let end = at as u32 + 7;
                 let of = code.relocations.iter().find(|of| of.offset + 4 == end).unwrap();
-                // The value that is loaded from the table is the address itself, wherever the entry is.
+                // The value that is loaded from the table is the address itself, wherever the entry
+                // is.
                 let from_table = opcode[0] == 0x8b;
                 let kind = if from_table { Reloc::X86GOTPCRel4 } else { Reloc::X86PCRel4 };
                 assert_eq!(of.kind, kind);
@@ -204,8 +206,8 @@ pub fn performed_on_aarch64(code: &ThunkCode) -> BTreeMap<u32, Held> {
                     assert!(registers.insert(register, address).is_none());
                     continue;
                 }
-                // The halves of one address go together: so many bytes behind the symbol, or an entry of the
-                // table, which has the address of the symbol itself.
+                // The halves of one address go together: an offset in bytes behind the symbol, or
+                // an entry of the table, which has the address of the symbol itself.
                 let (opcode, kind) = match pages[&register] {
                     Reloc::Aarch64AdrGotPage21 => (0xf940_0000, Reloc::Aarch64Ld64GotLo12Nc),
                     _ => (0x9100_0000, Reloc::Aarch64AddAbsLo12Nc),

@@ -1,8 +1,9 @@
 //! Laws: a thunk in raw bytes puts the extra arguments where Cranelift's code reads them.
 //!
-//! The registers are written down twice, in `src/target/registers.rs` and in Cranelift. Cranelift's choice is
-//! found by compiling, for one parameter after the other, a function that only moves it to the pinned register;
-//! that of the thunk is found by performing its instructions one by one (`thunk_machine`).
+//! The registers are written down twice, in `src/target/registers.rs` and in Cranelift. Cranelift's
+//! choice is found by compiling, for one parameter after the other, a function that only moves it
+//! to the pinned register; that of the thunk is found by performing its instructions one by one
+//! (`thunk_machine`).
 
 use crate::support::random;
 use crate::thunk_machine::{Held, performed_on_aarch64, performed_on_x86_64, word};
@@ -238,8 +239,8 @@ fn argument(u: &mut Unstructured<'_>, others: &[ExtraArgument]) -> Result<ExtraA
     })
 }
 
-/// Compares a thunk with what Cranelift does. Returns whether there is a thunk, and whether it loads an address
-/// from a table or contains it.
+/// Compares a thunk with what Cranelift does. Returns whether there is a thunk, and whether it
+/// loads an address from a table or contains it.
 fn compare(isa: &dyn TargetIsa, own: &Signature, arguments: &[ExtraArgument]) -> (bool, bool) {
     let [speed, size] = [OptimizeFor::Speed, OptimizeFor::Size].map(|optimize| {
         let code = thunk(isa, own, arguments, optimize).unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -251,8 +252,8 @@ fn compare(isa: &dyn TargetIsa, own: &Signature, arguments: &[ExtraArgument]) ->
     speed.0.flatten().map_or((false, false), |far| (true, far))
 }
 
-/// Compares the code of a thunk with what Cranelift does. Returns whether it loads an address from a table or
-/// contains it; `None` if there can be no body for it.
+/// Compares the code of a thunk with what Cranelift does. Returns whether it loads an address from
+/// a table or contains it; `None` if there can be no body for it.
 fn check(
     isa: &dyn TargetIsa,
     own: &Signature,
@@ -327,9 +328,9 @@ fn a_thunk_passes_extra_arguments_where_the_body_reads_them() {
     assert!(far.iter().sum::<usize>() > 0, "{far:?}");
 }
 
-/// Every way to reach a symbol, for every place and every offset at which something changes: near, through the
-/// table, or by its absolute address; an address with an offset from a symbol of the table has no thunk in raw
-/// bytes.
+/// Every way to reach a symbol, for every place and every offset at which something changes: near,
+/// through the table, or by its absolute address; an address with an offset from a symbol of the
+/// table has no thunk in raw bytes.
 #[test]
 fn addresses_that_are_passed_are_those_that_the_back_end_computes() {
     let symbol = || UserExternalName::new(1, 7);
@@ -375,8 +376,8 @@ fn addresses_that_are_passed_are_those_that_the_back_end_computes() {
     }
 }
 
-/// Under branch target identification a function that is reached through a pointer begins with a landing pad, also
-/// if it passes extra arguments.
+/// Under branch target identification a function that is reached through a pointer begins with a
+/// landing pad, also if it passes extra arguments.
 #[test]
 fn thunks_keep_their_landing_pad() {
     let mut builder = isa::lookup_by_name("aarch64").unwrap();
@@ -415,8 +416,8 @@ fn extra_arguments_keep_their_order() {
     }
 }
 
-/// With more results than registers, the address of the results is passed as an implicit parameter. It comes last,
-/// and so after the extra arguments of a body: no jump can be such a thunk.
+/// With more results than registers, the address of the results is passed as an implicit parameter.
+/// It comes last, and so after the extra arguments of a body: no jump can be such a thunk.
 #[test]
 fn a_hidden_parameter_for_results_takes_a_register() {
     for isa in ["x86_64", "aarch64"].map(isa) {
@@ -459,8 +460,8 @@ fn where_registers_are_free_there_is_a_thunk_in_raw_bytes() {
     assert!(without.iter().all(|&without| without >= 10), "{without:?}");
 }
 
-/// The bytes that documents state, without the jump: on x86-64 for speed and for size, and on aarch64. Other instructions
-/// would be right as well.
+/// The bytes that documents state, without the jump: on x86-64 for speed and for size, and on
+/// aarch64. Other instructions would be right as well.
 #[test]
 fn thunks_take_as_few_bytes_as_instructions_can() {
     let constant = |ty: Type, bits: i64| ExtraArgument::Constant {
@@ -541,8 +542,8 @@ fn thunks_take_as_few_bytes_as_instructions_can() {
     }
 }
 
-/// In a JIT on aarch64 a thunk also occupies the bytes that are reserved for its jump, so a body may be smaller;
-/// and a body of one instruction is never larger than a jump alone.
+/// In a JIT on aarch64 a thunk also occupies the bytes that are reserved for its jump, so a body
+/// may be smaller; and a body of one instruction is never larger than a jump alone.
 #[test]
 fn what_is_reserved_for_a_jump_counts_as_its_size() {
     let own = Signature::new(CallConv::SystemV);

@@ -1,7 +1,9 @@
-//! Laws: what runs behind a thunk in raw bytes receives the extra arguments that the thunk is made for.
+//! Laws: what runs behind a thunk in raw bytes receives the extra arguments that the thunk is made
+//! for.
 //!
-//! Bodies are compiled by Cranelift and compare each argument with the value that it should have, as the back end
-//! computes it. Thunks and bodies run on this machine, and under an emulator for aarch64.
+//! Bodies are compiled by Cranelift and compare each argument with the value that it should have,
+//! as the back end computes it. Thunks and bodies run on this machine, and under an emulator for
+//! aarch64.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -120,7 +122,7 @@ fn argument(rng: &mut Rng, others: &[ExtraArgument]) -> ExtraArgument {
     }
 }
 
-/// What the caller passes itself.
+/// The caller's own argument.
 fn passed(at: usize) -> i64 {
     0x0123_4567_89ab_cdef >> (4 * at)
 }
@@ -194,8 +196,8 @@ struct Thunks {
 }
 
 impl Thunks {
-    /// Adds a thunk for functions with so many integers and floating-point numbers as parameters, if this target has one
-    /// in raw bytes.
+    /// Adds a thunk for functions with these numbers of integer and floating-point parameters, if
+    /// this target has one in raw bytes.
     fn add(
         &mut self,
         target: &Target,

@@ -1,5 +1,6 @@
-//! The unit as two objects, each with one function of each pair: linkers must keep one copy of the code that both have,
-//! and the program must do what it does without merging, frames that are found on the stack included.
+//! The unit as two objects, each with one function of each pair: linkers must keep one copy of the
+//! code that both have, and the program must do what it does without merging, frames that are found
+//! on the stack included.
 
 use crate::c::{Identity, Printed, compare, program};
 use crate::cases::{Case, cases};
@@ -120,7 +121,8 @@ fn check(tools: Toolchain) {
                 let image = std::fs::read(workshop.path(&file)).expect("an image");
                 (Printed::of(&printed), image)
             };
-            // GNU ld refuses the bare object where C interposes a function that has unwind information.
+            // GNU ld refuses the bare object where C interposes a function that has unwind
+            // information.
             let (before, alone) = run("bare", &[&format!("{name}.o")], &lld);
             assert_eq!(before.lost == "lost 0", build.unwind_info, "unwinding works");
             for linker in linkers {
@@ -140,7 +142,8 @@ fn check(tools: Toolchain) {
     }
 }
 
-/// An unwind table of a copy that was left out would be a second one for the same code, which GNU ld refuses.
+/// An unwind table of a copy that was left out would be a second one for the same code, which GNU
+/// ld refuses.
 #[test]
 fn two_objects_with_equal_functions_are_one_program_on_x86_64() {
     check(Toolchain::x86_64());
@@ -151,7 +154,8 @@ fn two_objects_with_equal_functions_are_one_program_on_aarch64() {
     check(Toolchain::aarch64());
 }
 
-/// A library of the objects, which cannot be run here: every symbol that others see must be there, and code only once.
+/// A library of the objects, which cannot be run here: every symbol that others see must be there,
+/// and code only once.
 fn links(triple: &'static str, link: impl Fn(&Workshop, &[Case], &[String]) -> String) {
     need("lld");
     let pic = !triple.contains("windows");

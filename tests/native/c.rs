@@ -1,5 +1,5 @@
-//! The program that uses the unit, in C: it calls every function, obtains its address in every way, and prints the
-//! results.
+//! The program that uses the unit, in C: it calls every function, obtains its address in every way,
+//! and prints the results.
 
 use crate::cases::{Case, in_c};
 use core::fmt::Write as _;
@@ -128,7 +128,7 @@ pub fn program(cases: &[Case], shared: bool) -> String {
     text
 }
 
-/// What the program printed.
+/// The output of the program.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Printed {
     /// For each function its name, its results, and how its addresses differ.
@@ -155,8 +155,8 @@ impl Printed {
 pub enum Identity {
     /// As the table says.
     Kept,
-    /// As the table says, but functions that may share an address need not, and an address that nothing compares may be that
-    /// of a thunk in one place, and of the code in another.
+    /// As the table says, but functions that may share an address need not, and an address that
+    /// nothing compares may be that of a thunk in one place, and of the code in another.
     Several,
     /// The linker folds, too, regardless of address significance.
     Folded,
@@ -177,9 +177,9 @@ pub fn compare(
     assert_eq!(after.results.len(), cases.len() * 2, "one line for each function");
     for (index, (before, after)) in before.results.iter().zip(&after.results).enumerate() {
         let case = &cases[index / 2];
-        // For a preemptible function it is guaranteed that the definition that preempts it gets all calls. Calls
-        // of another function may reach either definition, but calls of its duplicate must not reach the
-        // definition in C.
+        // For a preemptible function it is guaranteed that the definition that preempts it gets all
+        // calls. Calls of another function may reach either definition, but calls of its duplicate
+        // must not reach the definition in C.
         let undecided = case.is_in_c(index % 2, shared) && !case.is_in_c(index % 2, false);
         let after = match case.addresses {
             Addresses::Insignificant if identity == Identity::Several => {

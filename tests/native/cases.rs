@@ -17,8 +17,8 @@ pub struct Case {
     pub addresses: Addresses,
     /// Whether the unit takes the addresses, in code and in data.
     pub taken: bool,
-    /// Which of the two C defines as well: a preemptible one everywhere, another one only in the program that uses
-    /// the unit as a shared library.
+    /// Which of the two C defines as well: a preemptible one everywhere, another one only in the
+    /// program that uses the unit as a shared library.
     pub also_in_c: Option<usize>,
     /// Whether the callers of the two may be merged as well.
     pub callers_merge: bool,
@@ -60,8 +60,8 @@ impl Case {
         let calls_itself = self.shape.calls == Calls::Itself;
         self.addresses == Addresses::Insignificant
             && self.taken
-            // A preemptible function that calls itself calls the definition that preempts it. And of two
-            // preemptible ones each is a jump to a third, whatever their addresses are.
+            // A preemptible function that calls itself calls the definition that preempts it. And
+            // of two preemptible ones each is a jump to a third, whatever their addresses are.
             && !(preemptible && calls_itself)
             && self.linkages != [Linkage::Preemptible; 2]
     }
@@ -133,7 +133,7 @@ pub fn cases(x86_64: bool) -> Vec<Case> {
     cases
 }
 
-/// What C does where it defines a function again.
+/// The result of a function that C defines again.
 pub fn in_c(x: i64) -> i64 {
     1_000_000 + x
 }

@@ -1,5 +1,5 @@
-//! Mach-O and COFF: these programs cannot be run here, but linkers must accept the objects, and the addresses of
-//! the exported symbols must be those that the table requires.
+//! Mach-O and COFF: these programs cannot be run here, but linkers must accept the objects, and the
+//! addresses of the exported symbols must be those that the table requires.
 
 use crate::cases::{Case, cases};
 use crate::unit::{Build, bare, merged, one_function};
@@ -13,7 +13,8 @@ fn exported(cases: &[Case]) -> Vec<&Case> {
     cases.iter().filter(|case| case.linkages == [Linkage::Export; 2]).collect()
 }
 
-/// Checks the addresses of exported symbols: one where the table says so, two elsewhere, and code at each of them.
+/// Checks the addresses of exported symbols: one where the table says so, two elsewhere, and code
+/// at each of them.
 #[track_caller]
 fn check(cases: &[Case], image: &[u8], prefix: &str) {
     let file = object::File::parse(image).expect("an image");

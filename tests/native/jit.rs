@@ -1,4 +1,4 @@
-//! The same table in a JIT on this machine, where nothing is linked.
+//! The cases of `cases` in a JIT on this machine, where nothing is linked.
 
 use crate::cases::{Case, cases};
 use crate::unit::{define, say};

@@ -1,5 +1,5 @@
-//! ELF: x86-64 and aarch64, as executables of every kind and as shared libraries. The host is assumed to be
-//! x86-64; aarch64 runs in an emulator.
+//! ELF: x86-64 and aarch64, as executables of every kind and as shared libraries. The host is
+//! assumed to be x86-64; aarch64 runs in an emulator.
 
 use crate::c::{Identity, Printed, compare, program};
 use crate::cases::{Case, cases};
@@ -20,7 +20,8 @@ fn unit(tools: Toolchain) -> Unit {
     let cases = cases(x86_64);
     let workshop = Workshop::new(triple);
     let plain = Build { triple, pic: true, unwind_info: false, per_function_section: false };
-    // Cranelift's unwind information has absolute addresses, which only a program at a fixed address can have.
+    // Cranelift's unwind information has absolute addresses, which only a program at a fixed
+    // address can have.
     let unwinds = Build { unwind_info: true, ..plain };
     let sections = Build { per_function_section: true, ..unwinds };
     for (name, build) in [("plain", plain), ("unwinds", unwinds), ("sections", sections)] {
@@ -70,8 +71,8 @@ impl Unit {
         static BEFORE: [OnceLock<Printed>; 6] = [const { OnceLock::new() }; 6];
         let index = 3 * usize::from(self.tools.gcc != "gcc") + kind as usize;
         BEFORE[index].get_or_init(|| {
-            // Where C interposes a function, the unwind information of that function refers to another section,
-            // which GNU ld does not accept. (Merged, the function has none.)
+            // Where C interposes a function, the unwind information of that function refers to
+            // another section, which GNU ld does not accept. (Merged, the function has none.)
             let before = match kind {
                 Kind::Static => {
                     // A cross compiler does not look for it everywhere.

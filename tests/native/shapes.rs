@@ -1,10 +1,10 @@
-//! The shapes of functions: signatures that use every way in which a value can be passed, for every calling
-//! convention that can have them, and how a function that C can call calls them.
+//! The shapes of functions: signatures that use every way in which a value can be passed, for every
+//! calling convention that can have them, and how a function that C can call calls them.
 
 use core::fmt::Write as _;
 
-/// A kind of function. The texts are only parts of functions: the body returns its results from its arguments and
-/// a number `K` of its own, `fn0` is the function itself.
+/// A kind of function. The texts are only parts of functions: the body returns its results from its
+/// arguments and a number `K` of its own, `fn0` is the function itself.
 pub struct Shape {
     pub name: &'static str,
     /// The parameters, then the results.
@@ -104,7 +104,7 @@ const RESULTS: Shape = Shape {
     calls: Calls::Nothing,
 };
 
-/// Only `tail` has registers for so many results.
+/// Only `tail` has registers for this number of results.
 const MANY_RESULTS: Shape = Shape {
     name: "many-results",
     signature: ["i64", "i64, i64, i64, i64, i64, f64, f64"],
@@ -146,7 +146,7 @@ const SRET: Shape = Shape {
     calls: Calls::Nothing,
 };
 
-/// The same for `preserve_all`, which has no results of any kind, with arguments on the stack.
+/// A shape for `preserve_all`, which has no results of any kind, with arguments on the stack.
 const WRITES: Shape = Shape {
     name: "writes",
     signature: ["i64, i64, i64, i64, i64, i64, i64, i64, i64, i64", ""],

@@ -53,7 +53,7 @@ pub fn merged(cases: &[Case], build: Build) -> (Vec<u8>, ModuleStats) {
 /// Called for everything that is about to be defined.
 pub type Hear<'a, M> = dyn FnMut(&mut M, &Case, Thing) + 'a;
 
-/// What is defined for a case.
+/// The definitions for a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Thing {
     /// One of the two.
@@ -104,7 +104,7 @@ pub fn define<M: Module>(module: &mut M, cases: &[Case], say: &mut Hear<'_, M>) 
     define_some(module, cases, &[0, 1], say);
 }
 
-/// The same of some of the two functions of each case.
+/// Defines some of the two functions of each case.
 fn define_some<M: Module>(module: &mut M, cases: &[Case], some: &[usize], say: &mut Hear<'_, M>) {
     declare(module, "callback", Linkage::Import, I64);
     let callback = reference("callback", Linkage::Import, I64);

@@ -1,4 +1,5 @@
-//! Shortest paths, with several types of lengths, and connected components, with several edge filters.
+//! Shortest paths, with several types of lengths, and connected components, with several edge
+//! filters.
 
 use crate::random::{Rng, mix};
 use alloc::collections::{BinaryHeap, VecDeque};

@@ -37,7 +37,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What stands between two brackets, with commas.
+    /// The items between two brackets, with commas.
     fn several<T>(
         &mut self,
         [open, close]: [u8; 2],

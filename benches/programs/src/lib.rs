@@ -1,7 +1,8 @@
-//! Programs in which functions are similar: generic code for several types, closures, trait objects.
+//! Programs in which functions are similar: generic code for several types, closures, trait
+//! objects.
 //!
-//! Every exported function takes the amount of work and returns a checksum of all of it. It imports nothing, not
-//! even more memory, and frees what it allocated.
+//! Every exported function takes the amount of work and returns a checksum of all of it. It imports
+//! nothing, not even more memory, and frees what it allocated.
 
 #![no_std]
 

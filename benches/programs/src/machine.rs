@@ -92,7 +92,7 @@ enum Op<T> {
     Add,
     Sub,
     Mul,
-    /// Skips so many if the top is not less than 50.
+    /// Skips this number of operations if the top is not less than 50.
     Unless(usize),
     Skip(usize),
 }

@@ -11,7 +11,7 @@ fn exercise<K: Sample + Ord, V: Sample>(n: u32, seed: u64) -> u64 {
         map.insert(K::sample(&mut rng), V::sample(&mut rng));
     }
     let mut sum = map.len() as u64;
-    // The same keys again, and as many that are not there.
+    // The keys again, and an equal number of absent ones.
     let mut again = Rng::new(seed);
     for _ in 0..2 * n {
         let key = K::sample(&mut again);

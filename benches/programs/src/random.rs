@@ -22,7 +22,7 @@ impl Rng {
     }
 }
 
-/// What can be made of random numbers and has a checksum.
+/// A type that is made of random numbers and has a checksum.
 pub trait Sample {
     fn sample(rng: &mut Rng) -> Self;
     fn digest(&self) -> u64;

@@ -82,7 +82,7 @@ static void (*const kinds[])(byte *, unsigned) = {text, numbers, runs, noise};
 
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-// Fills `data` with so many bytes of a kind.
+// Fills `data` with `len` bytes of a kind.
 static void generate(unsigned kind, unsigned len) {
     random_state = 0x9e3779b9 ^ (kind << 20) ^ len;
     kinds[kind](data, len);

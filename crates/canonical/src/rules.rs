@@ -1,9 +1,10 @@
 //! One form for integer operations that Cranelift's optimiser leaves in two.
 //!
-//! Each rule takes an instruction, looks at the instructions that compute its operands, and replaces it by another
-//! instruction with the same result for every value of the operands, of the same type, and without effects or traps
-//! on either side. None depends on the width beyond its own condition. The chosen form is the one that Cranelift
-//! keeps where it makes one of the two by itself, so that the next round does not undo it.
+//! Each rule takes an instruction, looks at the instructions that compute its operands, and
+//! replaces it by another instruction with the same result for every value of the operands, of the
+//! same type, and without effects or traps on either side. None depends on the width beyond its own
+//! condition. The chosen form is the one that Cranelift keeps where it makes one of the two by
+//! itself, so that the next round does not undo it.
 //!
 //! | forms | becomes |
 //! |---|---|
@@ -11,7 +12,7 @@
 //! | `x - k` | `x + -k` |
 //! | `x + MIN`, the smallest signed number | `x ^ MIN` |
 //! | rotation to the right by `k` | to the left by `bits - k` |
-//! | an amount to shift by, of another type | of the type of what is shifted |
+//! | an amount to shift by, of another type | of the type of the shifted value |
 //! | `x & 0xff`, `0xffff`, `0xffff_ffff` | `uextend(ireduce(x))` |
 //! | `a > b`, `a >= b` | `b < a`, `b <= a` |
 //! | `a == b`, `a != b` of values of one block | in the order in which they are defined |
@@ -26,8 +27,8 @@
 //! | `select` by `a - b`, `a ^ b`, `x + k`, `!x` | by `a == b`, `x == -k`, `x == -1`, with exchanged arms |
 //! | a signed `x < 0`, extended to the type of `x` by zeros or by itself | a shift by `bits - 1` |
 //!
-//! `tests/laws/rules.rs` evaluates the replaced and the replacing form of each: for all operands of 8 bits, and for
-//! special values of wider ones.
+//! `tests/laws/rules.rs` evaluates the replaced and the replacing form of each: for all operands of
+//! 8 bits, and for special values of wider ones.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
@@ -35,12 +36,14 @@ use cranelift_codegen::ir::{
     Function, Inst, InstBuilder, InstructionData, Opcode, Type, Value, ValueDef, types,
 };
 
-/// How often one instruction is replaced in a row, at most: no cycle of rules exists, and the next round would
-/// continue.
+/// How often one instruction is replaced in a row, at most: no cycle of rules exists, and the next
+/// round would continue.
 const MAX_STEPS: usize = 8;
 
-/// Brings the instructions of `func` into the forms above. Returns whether anything changed. Instructions that are
-/// not needed any more stay, without a use. Linear in the size of `func`.
+/// Brings the instructions of `func` into the forms above. Returns whether anything changed.
+/// Instructions that are not needed any more stay, without a use. Linear in the size of `func`.
+///
+/// See the [example](crate#example).
 pub fn apply(func: &mut Function) -> bool {
     let insts: Vec<Inst> =
         func.layout.blocks().flat_map(|block| func.layout.block_insts(block)).collect();
@@ -259,8 +262,8 @@ fn compare(func: &mut Function, inst: Inst, cond: IntCC, [x, y]: [Value; 2]) -> 
     compare_extended_with(func, inst, cond, x, bits)
 }
 
-/// Whether a value comes before another one in their block: parameters in their order, and then the results of
-/// instructions.
+/// Whether a value comes before another one in their block: parameters in their order, and then the
+/// results of instructions.
 fn precedes(func: &Function, a: Value, b: Value) -> bool {
     use ValueDef::{Param, Result, Union};
     let defined = |value| func.dfg.value_def(func.dfg.resolve_aliases(value));
@@ -313,8 +316,8 @@ fn compare_equal(func: &mut Function, inst: Inst, cond: IntCC, x: Value, bits: u
     false
 }
 
-/// Numbers that are extended in the same way compare as before. Numbers that are extended by zeros are not
-/// negative, and compare as unsigned ones.
+/// Numbers that are extended in the same way compare as before. Numbers that are extended by zeros
+/// are not negative, and compare as unsigned ones.
 fn compare_extended(func: &mut Function, inst: Inst, cond: IntCC, [x, y]: [Value; 2]) -> bool {
     for (opcode, cond) in [(Opcode::Uextend, cond.unsigned()), (Opcode::Sextend, cond)] {
         if let (Some(a), Some(b)) = (unary_of(func, x, opcode), unary_of(func, y, opcode))
@@ -327,7 +330,7 @@ fn compare_extended(func: &mut Function, inst: Inst, cond: IntCC, [x, y]: [Value
     false
 }
 
-/// The same with a constant that is one of the extended numbers.
+/// Like [`compare_extended`], with a constant that is one of the extended numbers.
 fn compare_extended_with(
     func: &mut Function,
     inst: Inst,
@@ -412,8 +415,8 @@ fn own_form(func: &mut Function, comparison: Value) {
     }
 }
 
-/// Two values that are equal exactly if `value` is 0: what Cranelift makes of a comparison of the two in a
-/// `select`.
+/// Two values that are equal exactly if `value` is 0: what Cranelift makes of a comparison of the
+/// two in a `select`.
 fn is_difference(func: &mut Function, inst: Inst, value: Value) -> Option<[Value; 2]> {
     let ty = func.dfg.value_type(value);
     if !is_scalar(ty) {

@@ -1,9 +1,10 @@
 //! Which values of a function are known, as far as branches depend on them.
 //!
-//! The simulation visits definitions before uses, so the value of a result follows from the values of its operands:
-//! one step per instruction, forward. Only the operands of conditions are considered: integers of up to 64 bits, a
-//! few instructions deep. The depth is part of the definition of a condition that follows from constants: a branch
-//! on any other condition is compared as it stands.
+//! The simulation visits definitions before uses, so the value of a result follows from the values
+//! of its operands: one step per instruction, forward. Only the operands of conditions are
+//! considered: integers of up to 64 bits, a few instructions deep. The depth is part of the
+//! definition of a condition that follows from constants: a branch on any other condition is
+//! compared as it stands.
 
 use super::simulation::resolve;
 use cranelift_codegen::ir::condcodes::IntCC;

@@ -161,7 +161,8 @@ impl Simulation<'_> {
             ) => {
                 self.value(*x, *y)?;
                 match opcode {
-                    // Of constants it is a constant, and has no counterpart in a parameterised body.
+                    // Of constants it is a constant, and has no counterpart in a parameterised
+                    // body.
                     Opcode::Bitcast => tables::conversion(self, *p, *q),
                     _ => tables::access(self, *p, *q),
                 }
@@ -294,8 +295,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// Two calls of which the kept one passes more arguments to its callee than the original does, or has a callee
-    /// with extra arguments; `None` if they are not such calls.
+    /// Two calls of which the kept one passes more arguments to its callee than the original does,
+    /// or has a callee with extra arguments; `None` if they are not such calls.
     fn call_with_extra(&mut self, kept: Inst, original: Inst) -> Option<Result<(), Mismatch>> {
         use InstructionData as I;
         use Opcode as O;

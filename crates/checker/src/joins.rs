@@ -1,8 +1,9 @@
 //! Where the ways of a branch join: immediate post-dominators.
 //!
-//! By the algorithm of Cooper, Harvey and Kennedy ("A Simple, Fast Dominance Algorithm", 2001) on the reversed control-flow
-//! graph, from an end behind all blocks that leave the function. A block whose ways meet only behind the function has
-//! none. From an endless loop no such block can be reached: a block that closes the loop counts as one.
+//! By the algorithm of Cooper, Harvey and Kennedy ("A Simple, Fast Dominance Algorithm", 2001) on
+//! the reversed control-flow graph, from an end behind all blocks that leave the function. A block
+//! whose ways meet only behind the function has none. From an endless loop no such block can be
+//! reached: a block that closes the loop counts as one.
 
 use alloc::vec::Vec;
 use cranelift_codegen::ir::{Block, Function};
@@ -30,7 +31,8 @@ impl Joins {
             }
             leaving[block] = ways.is_empty();
         }
-        // A depth-first search backwards, and the numbers of blocks when it has left them; the end has the largest one.
+        // A depth-first search backwards, and the numbers of blocks when it has left them; the end
+        // has the largest one.
         let mut order: PrimaryMap<Left, Block> = PrimaryMap::new();
         let mut left: SecondaryMap<Block, Option<Left>> = SecondaryMap::new();
         let mut seen: SecondaryMap<Block, bool> = SecondaryMap::new();
@@ -72,7 +74,7 @@ impl Joins {
         while core::mem::take(&mut changed) {
             for (at, &block) in order.iter().rev() {
                 let ways = behind[block].iter().filter_map(|&to| left[to]);
-                // What leaves the function goes to the end.
+                // Branches that leave the function go to the end.
                 let ends = leaving[block].then_some(end);
                 let join = ends
                     .into_iter()

@@ -1,9 +1,12 @@
-//! What the checker says of a plan: what it proved, or which claim does not hold, where, and what differs there.
+//! The result of checking a plan: the proved claims, or the first false one, with its place and
+//! difference.
 
 use core::fmt;
 use cranelift_codegen::ir::{Block, Inst, UserExternalName};
 
-/// What was proved of a plan.
+/// The proved claims of a plan.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Proof {
@@ -15,25 +18,30 @@ pub struct Proof {
     pub related: usize,
     /// Data objects that were merged away.
     pub data: usize,
-    /// Pairs of which at least one is of an earlier unit, each proved by what is remembered of it.
+    /// Pairs of which at least one is of an earlier unit, each proved by the record of that
+    /// function.
     pub incremental: usize,
 }
 
 /// A claim of a plan that does not hold: a bug in what merges functions, or in the
 /// functions that it was given.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refutation {
     /// The function or data object that is kept.
     pub kept: UserExternalName,
     /// The function or data object that it replaces.
     pub original: UserExternalName,
-    /// What is wrong.
+    /// The difference.
     pub mismatch: Mismatch,
     /// The place, if bodies differ.
     pub at: Option<Place>,
 }
 
 /// A place in two functions that are walked in step.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The block of the kept function; none in the header.
@@ -47,7 +55,9 @@ pub struct Place {
     pub original_inst: Option<Inst>,
 }
 
-/// What makes a claim false.
+/// Why a claim is false.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mismatch {
     /// Signatures differ.
@@ -92,15 +102,18 @@ pub enum Mismatch {
     GlobalValue,
     /// Another user stack map.
     StackMap,
-    /// Debug information differs, and is compared ([`Comparison::debug_info`](crate::Comparison::debug_info)).
+    /// Debug information differs, and is compared
+    /// ([`Comparison::debug_info`](crate::Comparison::debug_info)).
     Metadata,
     /// A value is used that is not defined.
     Undefined,
     /// The kept code declares a callee as colocated, and the original does not.
     Colocated,
-    /// The kept code has an access that may be moved, where it branches by an extra argument to what only other functions do.
+    /// The kept code has an access that may be moved, where it branches by an extra argument to
+    /// what only other functions do.
     Movable,
-    /// The kept code branches by an extra argument around a guard against speculation (`select_spectre_guard`).
+    /// The kept code branches by an extra argument around a guard against speculation
+    /// (`select_spectre_guard`).
     Guard,
 
     /// An eliminated symbol is still referred to.
@@ -123,8 +136,8 @@ pub enum Mismatch {
     Data,
     /// The emitted code of an earlier unit is not equivalent, or has different references.
     Remembered,
-    /// Nothing is remembered of what an earlier unit emitted or eliminated: it was not proved, or not with this
-    /// memory of earlier units.
+    /// Nothing is remembered of what an earlier unit emitted or eliminated: it was not proved, or
+    /// not with this memory of earlier units.
     NotRemembered,
 }
 
@@ -170,8 +183,8 @@ impl Mismatch {
         Mismatch::NotRemembered,
     ];
 
-    /// Whether it is found in two bodies that are walked in step, and not in a plan's entries for symbols,
-    /// addresses and data.
+    /// Whether it is found in two bodies that are walked in step, and not in a plan's entries for
+    /// symbols, addresses and data.
     pub fn is_of_bodies(self) -> bool {
         self < Mismatch::Dangling
     }

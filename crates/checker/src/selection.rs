@@ -1,18 +1,20 @@
 //! Branches of the kept code by extra arguments.
 //!
-//! The body that several functions share can branch on what follows from its extra arguments: to one of several calls,
-//! any number of branches after one another (callee dispatch), or to the instructions that only some of the functions
-//! have. In a claim it is known which way each branch goes, so the kept code is walked alone along it, as if all were one
-//! block, until the ways join. No other control flow may reach these blocks. Nothing is assumed of the shape of the
-//! branches: a chain, a tree, or anything else of comparisons.
+//! The body that several functions share can branch on what follows from its extra arguments: to
+//! one of several calls, any number of branches after one another (callee dispatch), or to the
+//! instructions that only some of the functions have. In a claim it is known which way each branch
+//! goes, so the kept code is walked alone along it, as if all were one block, until the ways join.
+//! No other control flow may reach these blocks. Nothing is assumed of the shape of the branches: a
+//! chain, a tree, or anything else of comparisons.
 //!
-//! What is followed alone is what the code does: where the ways join (`joins`) only decides what is compared with
-//! what.
+//! The path that is followed alone is the one that the code takes: where the ways join (`joins`)
+//! only decides which instructions are compared.
 //!
-//! To the code generator, the body is one function: it may run an instruction of a way that the function does not take, and a
-//! processor may do so speculatively. So the ways that are not taken are read as well ([`Simulation::untaken`]). Nothing
-//! there may be moved to where the function runs it. And no branch on an extra argument may lead around a guard
-//! against speculation: a guard is on all ways, and no ways join with different values that come from guards.
+//! To the code generator, the body is one function: it may run an instruction of a way that the
+//! function does not take, and a processor may do so speculatively. So the ways that are not taken
+//! are read as well ([`Simulation::untaken`]). Nothing there may be moved to where the function
+//! runs it. And no branch on an extra argument may lead around a guard against speculation: a guard
+//! is on all ways, and no ways join with different values that come from guards.
 
 use super::Claim;
 use super::constants::Known;
@@ -26,8 +28,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::EntitySet;
 
-/// Where the kept code is alone: for each branch that was followed and whose ways have not joined, the block where they
-/// do, if there is one.
+/// Where the kept code is alone: for each branch that was followed and whose ways have not joined,
+/// the block where they do, if there is one.
 #[derive(Default)]
 pub(crate) struct Selected(Vec<Option<Block>>);
 
@@ -39,9 +41,9 @@ impl Selected {
 }
 
 impl Simulation<'_> {
-    /// The block in which the kept code continues alone, if its next instruction has no counterpart because it branches
-    /// by an extra argument or goes to where such ways join.
-    pub(crate) fn continue_alone(
+    /// The block in which the kept code continues alone, if its next instruction has no counterpart
+    /// because it branches by an extra argument or goes to where such ways join.
+    pub(crate) fn walk_kept_only(
         &mut self,
         kept: Inst,
         original: Inst,
@@ -57,9 +59,10 @@ impl Simulation<'_> {
                 let Some(bits) = self.terms[0].selected(a, arg) else {
                     return Ok(None);
                 };
-                // A branch of the original on a constant for which an extra argument is passed. On a constant alone, it is
-                // a jump in the kept code, unless branches are compared as written, or the constant is none that counts
-                // as known, such as the bits of a float.
+                // A branch of the original on a constant for which an extra argument is passed. On
+                // a constant alone, it is a jump in the kept code, unless branches are compared as
+                // written, or the constant is none that counts as known, such as the bits of a
+                // float.
                 let selects = self.terms[0].is_passed(a, arg) && self.folds_branches();
                 if let I::Brif { opcode: _, arg: other, blocks: _ } = b.dfg.insts[original]
                     && let Some(term @ Term::Bits(..)) = self.terms[1].get(b, other)
@@ -73,7 +76,7 @@ impl Simulation<'_> {
                 let block = a.layout.inst_block(kept).ok_or(Mismatch::Undefined)?;
                 selected.0.push(self.joins.get_or_insert_with(|| Joins::of(a)).behind(block));
                 self.selecting.push(kept);
-                self.enter_alone(if bits != 0 { then } else { otherwise }).map(Some)
+                self.enter_kept_only(if bits != 0 { then } else { otherwise }).map(Some)
             }
             I::Jump { opcode: _, destination } => {
                 let joins = Some(destination.block(&a.dfg.value_lists));
@@ -85,17 +88,17 @@ impl Simulation<'_> {
                     selected.0.pop();
                 }
                 self.selecting.push(kept);
-                self.enter_alone(destination).map(Some)
+                self.enter_kept_only(destination).map(Some)
             }
             _ => Ok(None),
         }
     }
 
     /// Follows a branch of the kept code.
-    fn enter_alone(&mut self, way: BlockCall) -> Result<Block, Mismatch> {
+    fn enter_kept_only(&mut self, way: BlockCall) -> Result<Block, Mismatch> {
         let a = self.claim.kept;
         let block = way.block(&a.dfg.value_lists);
-        self.follow_alone(block)?;
+        self.follow_kept_only(block)?;
         let params = a.dfg.block_params(block);
         require(way.args(&a.dfg.value_lists).count() == params.len(), Mismatch::Target)?;
         for (&param, arg) in params.iter().zip(way.args(&a.dfg.value_lists)) {
@@ -105,20 +108,22 @@ impl Simulation<'_> {
             let term = self.terms[0].behind(a, value).ok_or(Mismatch::Undefined)?;
             let same_type = term.ty() == a.dfg.value_type(param);
             require(same_type, Mismatch::BlockParams)?;
-            // The parameter is an alias of the value that is passed on this way, and extra arguments select the way.
+            // The parameter is an alias of the value that is passed on this way, and extra
+            // arguments select the way.
             self.terms[0].set_selected(param, term);
         }
         Ok(block)
     }
 
-    /// Reads what the kept code has on the ways that were not taken, after all others. Linear in the size of the kept
-    /// function; with guards, times the depth of its loops.
+    /// Reads what the kept code has on the ways that were not taken, after all others. Linear in
+    /// the size of the kept function; with guards, times the depth of its loops.
     pub(crate) fn untaken(&mut self) -> Checked {
         let Claim { kept: a, extra, .. } = *self.claim;
         if extra.is_none_or(|extra| extra.is_empty()) {
             return Ok(());
         }
-        // Branches that always go one way, whatever is passed, are jumps to the code generator as well.
+        // Branches that always go one way, whatever is passed, are jumps to the code generator as
+        // well.
         let mut known = Known::default();
         let mut reached: EntitySet<Block> = EntitySet::new();
         let mut blocks: Vec<Block> = a.layout.entry_block().into_iter().collect();

@@ -1,10 +1,10 @@
 //! The walk of two functions in step.
 //!
-//! It starts from the two entries and visits every pair of blocks that control flow reaches, and then the pairs
-//! whose address is taken without control flow to them. Blocks are bound when control flow is first seen to reach
-//! both, values when both are defined. Blocks are visited in the order in which they are bound: a dominator comes
-//! before the blocks that it dominates, since every path to those leads over it, so in verified IR an operand is
-//! bound before it is used.
+//! It starts from the two entries and visits every pair of blocks that control flow reaches, and
+//! then the pairs whose address is taken without control flow to them. Blocks are bound when
+//! control flow is first seen to reach both, values when both are defined. Blocks are visited in
+//! the order in which they are bound: a dominator comes before the blocks that it dominates, since
+//! every path to those leads over it, so in verified IR an operand is bound before it is used.
 
 use super::constants::Known;
 use super::joins::Joins;
@@ -56,7 +56,7 @@ impl<T: EntityRef + ReservedValue> Bijection<T> {
     }
 }
 
-/// What is bound to each other.
+/// Pairs of entities that are bound to each other.
 #[derive(Default)]
 struct Bound {
     values: Bijection<Value>,
@@ -87,7 +87,7 @@ pub(crate) struct Simulation<'a> {
     bound: Bound,
     reached: Reached,
     known: [Known; 2],
-    /// What is known of values, where calls pass extra arguments.
+    /// Known values, where calls pass extra arguments.
     pub terms: [Terms; 2],
     /// The constants that exist on either side: the pool has gaps, and panics there.
     constants: [EntitySet<Constant>; 2],
@@ -96,7 +96,7 @@ pub(crate) struct Simulation<'a> {
     pub selecting: Vec<Inst>,
     /// Where the ways of branches of the kept code join, if that was asked.
     pub joins: Option<Joins>,
-    /// Records what is compared, if the trace is wanted.
+    /// Records the compared operations, if the trace is wanted.
     pub recorder: Option<Box<Recorder>>,
     /// The instructions that were compared with each other, if they are wanted.
     pairs: Option<Vec<(Inst, Inst)>>,
@@ -132,13 +132,14 @@ impl<'a> Simulation<'a> {
         self.walk().map_err(|mismatch| (mismatch, self.at))
     }
 
-    /// The same walk; returns what was recorded.
+    /// Walks both functions; returns the recorded trace.
     pub fn recorded(mut self) -> Result<Recorder, Mismatch> {
         self.walk()?;
         Ok(*self.recorder.take().expect("was asked for"))
     }
 
-    /// The same walk; returns the instructions that were compared with each other, up to the first that differ.
+    /// Walks both functions; returns the instructions that were compared with each other, up to the
+    /// first that differ.
     pub fn paired(mut self) -> Vec<(Inst, Inst)> {
         self.pairs = Some(Vec::new());
         let _ = self.walk();
@@ -189,9 +190,9 @@ impl<'a> Simulation<'a> {
         require(exist && free && self.bound.blocks.bind(kept, original), Mismatch::Target)
     }
 
-    /// Control flow reaches a block of the kept function that is walked as part of the block before, and that
-    /// nothing else may reach.
-    pub fn follow_alone(&mut self, kept: Block) -> Checked {
+    /// Control flow reaches a block of the kept function that is walked as part of the block
+    /// before, and that nothing else may reach.
+    pub fn follow_kept_only(&mut self, kept: Block) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
         let free = self.bound.blocks.original[kept].is_none() && !self.reached.alone.contains(kept);
         require(a.layout.is_block_inserted(kept) && free, Mismatch::Target)?;
@@ -334,9 +335,9 @@ impl<'a> Simulation<'a> {
 
     /// Two accesses with these regions.
     ///
-    /// In Cranelift two accesses of different regions do not alias, and a load without a region is assumed not to
-    /// alias a store that has one. So regions that the kept code distinguishes must be distinct in the original,
-    /// too, and a region keeps the embedder's id.
+    /// In Cranelift two accesses of different regions do not alias, and a load without a region is
+    /// assumed not to alias a store that has one. So regions that the kept code distinguishes must
+    /// be distinct in the original, too, and a region keeps the embedder's id.
     pub fn regions(&mut self, kept: Option<AliasRegion>, original: Option<AliasRegion>) -> Checked {
         let Claim { kept: a, original: b, .. } = *self.claim;
         let user_id = |func: &Function, region: AliasRegion| func.dfg.alias_regions[region].user_id;
@@ -393,7 +394,7 @@ impl<'a> Simulation<'a> {
             (self.at.kept_inst, self.at.original_inst) = (kept, original);
             match (kept, original) {
                 (Some(kept), Some(original)) => {
-                    match self.continue_alone(kept, original, &mut selected)? {
+                    match self.walk_kept_only(kept, original, &mut selected)? {
                         Some(block) => {
                             steps.0 = effects(a, block);
                             alone = true;
@@ -461,7 +462,8 @@ impl<'a> Simulation<'a> {
         self.metadata(kept, original)
     }
 
-    /// The target of an instruction that always goes one way: a jump, or a branch that amounts to one.
+    /// The target of an instruction that always goes one way: a jump, or a branch that amounts to
+    /// one.
     pub(crate) fn only_way(&self, side: usize, inst: Inst) -> Option<BlockCall> {
         let func = [self.claim.kept, self.claim.original][side];
         match &func.dfg.insts[inst] {
@@ -476,7 +478,7 @@ impl<'a> Simulation<'a> {
         !self.reached.dead
     }
 
-    /// What debuggers see of an instruction, if it is compared.
+    /// Compares the metadata of an instruction that debuggers see, if it is compared.
     fn metadata(&mut self, kept: Inst, original: Inst) -> Checked {
         let Claim { kept: a, original: b, comparison, .. } = *self.claim;
         if !comparison.debug_info {
@@ -577,8 +579,8 @@ fn effects(func: &Function, block: Block) -> impl Iterator<Item = Inst> + '_ {
     insts.filter(|&inst| func.dfg.insts[inst].opcode() != Opcode::Nop)
 }
 
-/// The value that `value` is an alias of, if it is one. A value that was deleted, or was left out of a numbering,
-/// has no type.
+/// The value that `value` is an alias of, if it is one. A value that was deleted, or was left out
+/// of a numbering, has no type.
 pub(crate) fn resolve(dfg: &DataFlowGraph, value: Value) -> Option<Value> {
     let is_value = dfg.value_is_valid(value) && dfg.value_type(value) != types::INVALID;
     is_value.then(|| dfg.resolve_aliases(value))

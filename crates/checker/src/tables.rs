@@ -1,4 +1,4 @@
-//! What instructions and headers refer to, compared by content.
+//! Tables of instructions and headers, compared by content.
 
 use super::proof::Mismatch;
 use super::simulation::{Simulation, require};
@@ -80,8 +80,8 @@ pub(crate) fn headers(simulation: &mut Simulation<'_>) -> Checked {
     }
 }
 
-/// The parameters for extra arguments, behind `others` other parameters. Narrow integers that may be on the stack are
-/// extended.
+/// The parameters for extra arguments, behind `others` other parameters. Narrow integers that may
+/// be on the stack are extended.
 fn extra_parameters(
     others: usize,
     types: impl Iterator<Item = Type>,

@@ -1,10 +1,11 @@
 //! Known values, where calls pass extra arguments.
 //!
-//! A parameterised body has parameters where its functions have constants and references, so the two cannot be
-//! walked instruction by instruction. The extra arguments are known: in each claim an extra argument is a constant,
-//! or the address of a symbol. So such values, and what is computed from them in order to use them in place of the
-//! constants and references, are not bound to values of the original. They are evaluated on both sides in the same
-//! way, and compared where they are used. Everything else is bound as usual.
+//! A parameterised body has parameters where its functions have constants and references, so the
+//! two cannot be walked instruction by instruction. The extra arguments are known: in each claim an
+//! extra argument is a constant, or the address of a symbol. So such values, and values computed
+//! from them in order to use them in place of the constants and references, are not bound to values
+//! of the original. They are evaluated on both sides in the same way, and compared where they are
+//! used. Everything else is bound as usual.
 
 use super::simulation::resolve;
 use super::tables::user_symbol;
@@ -29,8 +30,8 @@ pub(crate) enum Term {
 pub(crate) enum Base {
     Value(Value),
     Slot(StackSlot),
-    /// And whether the reference itself is to a place behind the symbol: with an offset that is added to an address, code
-    /// refers to the symbol.
+    /// And whether the reference itself is to a place behind the symbol: with an offset that is
+    /// added to an address, code refers to the symbol.
     Symbol(UserExternalName, bool),
 }
 
@@ -57,7 +58,10 @@ impl Term {
     }
 }
 
-/// An extra argument, in place of a constant or a reference: what a claim about a parameterised body depends on.
+/// An extra argument, in place of a constant or a reference: what a claim about a parameterised
+/// body depends on.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExtraTerm(Content);
 
@@ -108,7 +112,7 @@ impl ExtraTerm {
     }
 }
 
-/// The low bits of a number, as many as an integer type of up to 64 bits has.
+/// The low bits of a number: the width of an integer type of up to 64 bits.
 pub(crate) fn masked(ty: Type, bits: u64) -> u64 {
     bits & (u64::MAX >> (64 - ty.bits().clamp(1, 64)))
 }
@@ -117,7 +121,7 @@ pub(crate) fn masked(ty: Type, bits: u64) -> u64 {
 #[derive(Default)]
 pub(crate) struct Terms {
     known: SecondaryMap<Value, Option<Term>>,
-    /// The extra parameters, and what is computed from them.
+    /// The extra parameters, and values computed from them.
     extra: EntitySet<Value>,
     /// The extra parameters, and the integers that were passed as them.
     passed: EntitySet<Value>,
@@ -128,14 +132,14 @@ impl Terms {
         self.known[value] = Some(term);
     }
 
-    /// The same for an extra parameter.
+    /// Sets the term of an extra parameter.
     pub fn set_extra(&mut self, param: Value, term: Term) {
         self.set(param, term);
         self.extra.insert(param);
         self.passed.insert(param);
     }
 
-    /// The same for a value that extra arguments select.
+    /// Sets the term of a value that extra arguments select.
     pub fn set_selected(&mut self, param: Value, term: Term) {
         self.set(param, term);
         self.extra.insert(param);
@@ -177,8 +181,8 @@ impl Terms {
         Some(self.known[original].clone().unwrap_or(Term::Behind(ty, Base::Value(original), 0)))
     }
 
-    /// Records the value that `inst` computes, if that is all the instruction does: then it has no counterpart.
-    /// `constants` are those that exist.
+    /// Records the value that `inst` computes, if that is all the instruction does: then it has no
+    /// counterpart. `constants` are those that exist.
     pub fn learn(&mut self, func: &Function, inst: Inst, constants: &EntitySet<Constant>) -> bool {
         let &[result] = func.dfg.inst_results(inst) else {
             return false;
@@ -256,8 +260,8 @@ impl Terms {
                         let by_lanes = from.lane_count() != ty.lane_count();
                         (!by_lanes || is_little(func, *flags)).then_some(Term::Bits(ty, *bits))
                     }
-                    // An address that is passed as a float, in one lane. Anything else is computed from a value, on both
-                    // sides.
+                    // An address that is passed as a float, in one lane. Anything else is computed
+                    // from a value, on both sides.
                     Term::Behind(from, base @ Base::Symbol(..), offset) => {
                         let whole = from.bits() == ty.bits() && !ty.is_vector();
                         whole.then(|| Term::Behind(ty, base.clone(), *offset))
@@ -265,7 +269,7 @@ impl Terms {
                     Term::Behind(_, Base::Value(_) | Base::Slot(_), _) => None,
                 }
             }
-            // What was passed as a float of more bits.
+            // The value may have been passed as a float of more bits.
             I::Unary { opcode: Opcode::Ireduce, arg } if ty.is_int() => {
                 let (_, bits) = self.bits(func, *arg)?;
                 Some(Term::Bits(ty, u128::from(masked(ty, bits as u64))))

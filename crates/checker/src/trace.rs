@@ -1,15 +1,16 @@
 //! The trace of a function: all that a simulation compares, as a digest and a list of references.
 //!
-//! The code of an earlier unit is no longer available when a later function is merged into it, so the two cannot be
-//! walked in step. But a simulation of a function with itself sees everything that a simulation with another
-//! function would compare, in the same order, and records it: values and blocks by number, everything else by
-//! content. Two functions with equal traces would be bound to each other step by step. What is left to prove is
-//! that their references may replace each other, and these are kept in full.
+//! The code of an earlier unit is no longer available when a later function is merged into it, so
+//! the two cannot be walked in step. But a simulation of a function with itself sees everything
+//! that a simulation with another function would compare, in the same order, and records it: values
+//! and blocks by number, everything else by content. Two functions with equal traces would be bound
+//! to each other step by step. It remains to prove that their references may replace each other,
+//! and these are kept in full.
 //!
-//! Every comparison of a simulation goes through [`Simulation::same`] or is recorded next to it, so the trace is as
-//! complete as the simulation; a law changes each field of each instruction and demands that a change that the
-//! simulation notices changes the trace. It shares nothing with the canonical walk. Two traces with the same 256
-//! bits (BLAKE3) are assumed to be equal.
+//! Every comparison of a simulation goes through [`Simulation::same`] or is recorded next to it, so
+//! the trace is as complete as the simulation; a law changes each field of each instruction and
+//! demands that a change that the simulation notices changes the trace. It shares nothing with the
+//! canonical walk. Two traces with the same 256 bits (BLAKE3) are assumed to be equal.
 
 use super::proof::Mismatch;
 use super::simulation::{Checked, Simulation, require, resolve};
@@ -23,7 +24,9 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::{EntityRef, SecondaryMap};
 
-/// What a function does, for comparing it with a function whose code is not available.
+/// The behaviour of a function, for comparing it with a function whose code is not available.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// 256 bits that cover everything but references.
@@ -33,12 +36,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The trace of a function, which the verifier must accept; functions with different keys have different traces. Linear
-    /// in its size.
+    /// The trace of a function, which the verifier must accept; functions with different keys have
+    /// different traces. Linear in its size.
     ///
     /// # Errors
     ///
-    /// What is wrong with the function, if something is.
+    /// The error in the function, if there is one.
     pub fn of(func: &Function, key: u64, comparison: Comparison) -> Result<Trace, Mismatch> {
         let claim = Claim::new(func, func, comparison);
         let mut recorder = Recorder::default();
@@ -63,8 +66,8 @@ pub(crate) struct Recorder {
     regions: BTreeMap<AliasRegion, usize>,
 }
 
-/// Feeds a digest with any value that implements `Hash`: the same in all units of a process, which is as long as
-/// traces live.
+/// Feeds a digest with any value that implements `Hash`. The digest of a value is constant within a
+/// process, which is as long as traces live.
 struct Feed<'a>(pub &'a mut blake3::Hasher);
 
 impl Hasher for Feed<'_> {
@@ -78,6 +81,8 @@ impl Hasher for Feed<'_> {
 }
 
 /// 256 bits of any value that implements `Hash`, for comparing with values that are not kept.
+///
+/// See the [example](crate#example).
 pub fn digest<T: Hash + ?Sized>(what: &T) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     what.hash(&mut Feed(&mut hasher));
@@ -181,8 +186,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// The labels of all values that have a number, in the order of the numbers. Labels are taken over from other
-    /// values; a chain longer than the table is a cycle.
+    /// The labels of all values that have a number, in the order of the numbers. Labels are taken
+    /// over from other values; a chain longer than the table is a cycle.
     pub fn note_labels(&mut self) -> Checked {
         let Claim { original: func, .. } = *self.claim;
         let Some(recorder) = &mut self.recorder else {

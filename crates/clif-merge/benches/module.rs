@@ -1,15 +1,17 @@
-//! `MergingModule<ObjectModule>` compared with a bare `ObjectModule`: time and peak memory of defining a unit
-//! and finishing the object, and the size of its code.
+//! `MergingModule<ObjectModule>` compared with a bare `ObjectModule`: time and peak memory of
+//! defining a unit and finishing the object, and the size of its code.
 //!
-//! Runs `clif-merge compile -v` with `--no-merge`, with `--similar off` and as it is by default in turn, a process each,
-//! and compares the figures that it prints, in seconds of CPU time, on one thread (of wall-clock time, where the system
-//! does not report CPU time): the median of all rounds, and of times the median of the ratios within each round. Runs on the sample of the repository, or, if
-//! `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it, and on a generated unit in which there is nothing
-//! to merge but all has to be looked at: 20,000 functions of equally many instructions, each of another shape. All
-//! functions local, addresses insignificant.
+//! Runs `clif-merge compile -v` with `--no-merge`, with `--similar off` and as it is by default in
+//! turn, a process each, and compares the figures that it prints, in seconds of CPU time, on one
+//! thread (of wall-clock time, where the system does not report CPU time): the median of all
+//! rounds, and of times the median of the ratios within each round. Runs on the sample of the
+//! repository, or, if `CLIF_MERGE_UNITS` names a directory, on every `.clif` file in it, and on a
+//! generated unit in which there is nothing to merge but all has to be looked at: 20,000 functions
+//! of equally many instructions, each of another shape. All functions local, addresses
+//! insignificant.
 //!
-//! `CLIF_MERGE_ROUNDS` is the number of rounds (5), `CLIF_MERGE_SET` a setting of Cranelift, such as
-//! `enable_verifier=true`.
+//! `CLIF_MERGE_ROUNDS` is the number of rounds (5), `CLIF_MERGE_SET` a setting of Cranelift, such
+//! as `enable_verifier=true`.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +19,7 @@ use std::process::Command;
 use testkit::measure::{self, Figures as Found};
 use testkit::scale::Family;
 
-/// What one run printed.
+/// The figures that one run printed.
 #[derive(Clone, Copy)]
 struct Figures {
     seconds: f64,
@@ -34,7 +36,7 @@ fn number_before(text: &str, after: &str) -> Option<f64> {
     before[start..].replace(',', "").parse().ok()
 }
 
-/// What is compared: the name of the column, and an option.
+/// The compared variants: the name of the column, and an option.
 const VARIANTS: [(&str, Option<&str>); 3] =
     [("without", Some("--no-merge")), ("identical", Some("--similar=off")), ("all", None)];
 
@@ -70,7 +72,7 @@ fn run(unit: &Path, option: Option<&str>) -> Figures {
     }
 }
 
-/// What the rounds of each variant printed, one after the other. In each round all have a turn.
+/// The figures of the rounds of each variant, one after the other. Each round runs every variant.
 fn rounds(unit: &Path, rounds: u32) -> [Vec<Figures>; VARIANTS.len()] {
     let mut all = [const { Vec::new() }; VARIANTS.len()];
     for round in 0..rounds as usize {
@@ -87,7 +89,8 @@ fn median(rounds: &[Figures], of: fn(&Figures) -> f64) -> f64 {
     measure::median(rounds.iter().map(of).collect())
 }
 
-/// The median of the ratios of the times of each round: what a busy machine does to one round it does to both.
+/// The median of the ratios of the times of each round: what a busy machine does to one round it
+/// does to both.
 fn ratio(rounds: &[Figures], without: &[Figures]) -> f64 {
     let pairs = rounds.iter().zip(without);
     measure::median(pairs.map(|(own, without)| own.seconds / without.seconds).collect())

@@ -1,6 +1,6 @@
 //! Arguments that several subcommands share, and what they mean.
 //!
-//! Each group is flattened into the options of the subcommands that need it. What a group says is
+//! Each group is flattened into the options of the subcommands that need it. The group is
 //! turned into plain data here; nothing is read or written but the unit.
 
 use crate::canonical::canonicalize;
@@ -30,8 +30,8 @@ use target_lexicon::Triple;
 /// Where the unit comes from, and the defaults where no directive applies.
 #[derive(Debug, clap::Args)]
 pub struct Input {
-    /// CLIF files, directories of .clif files, a WebAssembly module or component, or '-' for standard
-    /// input; together they are one unit
+    /// CLIF files, directories of .clif files, a WebAssembly module or component, or '-' for
+    /// standard input; together they are one unit
     ///
     /// WebAssembly (.wasm, or .wat as text) is translated by Wasmtime, without optimisation.
     #[arg(required = true, value_name = "IN")]
@@ -45,8 +45,8 @@ pub struct Input {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Defaults without directives")]
 pub struct Defaults {
-    /// The linkage of functions that have no 'linkage' directive: export, hidden, local or preemptible
-    /// [default: export; of WebAssembly: local, except its exports]
+    /// The linkage of functions that have no 'linkage' directive: export, hidden, local or
+    /// preemptible [default: export; of WebAssembly: local, except its exports]
     ///
     /// export: visible outside the linked image. hidden: visible to other units of the image.
     /// local: visible in this unit only. preemptible: visible outside, and another definition may
@@ -73,10 +73,10 @@ pub struct Defaults {
     /// Functions that are exported, whatever --linkage says: a pattern of names, such as 'u0:12' or
     /// '%api_*'; may be repeated
     ///
-    /// In a pattern, '*' matches any text, '?' one character, '[a-z]' one of several, '{a,b}' one of
-    /// several texts, and a backslash before any of them that character itself. A pattern has to
-    /// match a whole name, and at least one function. A 'linkage' directive of a function, or of all
-    /// functions below it (';@ defaults'), takes precedence.
+    /// In a pattern, '*' matches any text, '?' one character, '[a-z]' one of several, '{a,b}' one
+    /// of several texts, and a backslash before any of them that character itself. A pattern has to
+    /// match a whole name, and at least one function. A 'linkage' directive of a function, or of
+    /// all functions below it (';@ defaults'), takes precedence.
     #[arg(long, value_name = "PATTERN", value_parser = exported)]
     pub export: Vec<Pattern>,
 
@@ -144,8 +144,8 @@ impl Defaults {
 }
 
 impl Input {
-    /// Reads the files of the unit. Its texts can name its target, for which a module among them is to be
-    /// translated.
+    /// Reads the files of the unit. Its texts can name its target, for which a module among them is
+    /// to be translated.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ pub struct Pass {
     #[arg(long)]
     pub walk_all: bool,
 
-    /// What is done to every function before it is compared
+    /// How every function is changed before it is compared
     #[arg(long, value_enum, value_name = "HOW", default_value_t = How::None)]
     pub canonicalize: How,
 
@@ -211,8 +211,8 @@ pub struct Pass {
 
     /// Perform only the first N merges
     ///
-    /// Merges are counted in the order of the names of the merged functions. 'clif-merge bisect' finds
-    /// the merge that breaks a program.
+    /// Merges are counted in the order of the names of the merged functions. 'clif-merge bisect'
+    /// finds the merge that breaks a program.
     #[arg(long, value_name = "N")]
     pub merge_limit: Option<u32>,
 
@@ -220,11 +220,11 @@ pub struct Pass {
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = SimilarPolicy::Balanced)]
     pub similar: SimilarPolicy,
 
-    /// What functions that differ in their callees are merged into
+    /// How functions that differ in their callees are merged
     #[arg(long, value_enum, value_name = "HOW", default_value_t = CalleeParameters::Indirect)]
     pub callees: CalleeParameters,
 
-    /// What functions that differ in few instructions are merged into
+    /// How functions that differ in few instructions are merged
     #[arg(long, value_enum, value_name = "HOW", default_value_t = DifferingInstructions::Select)]
     pub instructions: DifferingInstructions,
 
@@ -238,7 +238,8 @@ pub struct Pass {
     #[arg(long)]
     pub integer_registers_only: bool,
 
-    /// Check the result: an independent proof of every merge, and Cranelift's verifier; takes longer
+    /// Check the result: an independent proof of every merge, and Cranelift's verifier; takes
+    /// longer
     ///
     /// If something is wrong, nothing is written, and the exit code is 4: report it as a bug.
     #[arg(long)]
@@ -341,8 +342,8 @@ impl Pass {
 pub struct Settings {
     /// A Cranelift setting, shared or of the target; may be repeated
     ///
-    /// 'opt_level=speed', 'is_pic=true' and 'preserve_frame_pointers=true' are the defaults. NAME alone
-    /// switches a setting on.
+    /// 'opt_level=speed', 'is_pic=true' and 'preserve_frame_pointers=true' are the defaults. NAME
+    /// alone switches a setting on.
     #[arg(long = "set", value_name = "NAME[=VALUE]", value_parser = parse_setting)]
     pub settings: Vec<Setting>,
 }
@@ -351,7 +352,7 @@ pub struct Settings {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Code generation")]
 struct TargetArg {
-    /// What code is made for: x86_64, aarch64, or a triple such as aarch64-apple-darwin
+    /// The target of the code: x86_64, aarch64, or a triple such as aarch64-apple-darwin
     ///
     /// Without this option, it is the first 'target' that the unit names before its first function,
     /// and x86_64 if it names none. 'set' lines there hold like --set. A unit that contradicts the
@@ -364,11 +365,11 @@ struct TargetArg {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Code generation")]
 pub struct Targets {
-    /// What code is measured for: x86_64, aarch64, or a triple such as aarch64-apple-darwin; may be
-    /// repeated
+    /// The targets of measured code: x86_64, aarch64, or a triple such as aarch64-apple-darwin; may
+    /// be repeated
     ///
-    /// 'set' lines in front of the first function of the unit hold like --set. A unit that contradicts
-    /// the command line, or that names only other targets, is an error.
+    /// 'set' lines in front of the first function of the unit hold like --set. A unit that
+    /// contradicts the command line, or that names only other targets, is an error.
     #[arg(
         long = "target",
         value_name = "TARGET",
@@ -383,8 +384,8 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// The targets under the settings, of the command line and of the unit, in the order in which they
-    /// were named.
+    /// The targets under the settings, of the command line and of the unit, in the order in which
+    /// they were named.
     ///
     /// # Errors
     ///

@@ -10,7 +10,8 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::check::Proof;
 use cranelift_mergefunc::{Options, cranelift_codegen};
 
-/// Checks `merged`, which was made of `unit` under `options`, and says what was checked if the user wants more.
+/// Checks `merged`, which was made of `unit` under `options`, and says what was checked if the user
+/// wants more.
 ///
 /// # Errors
 ///

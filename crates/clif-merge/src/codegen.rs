@@ -34,7 +34,7 @@ impl<'a> Compiler<'a> {
     ///
     /// # Errors
     ///
-    /// What Cranelift says.
+    /// Errors of Cranelift.
     pub fn compile(&mut self, func: Function) -> Result<&CompiledCode, String> {
         let Compiler { isa, context } = self;
         check_settings(&func, *isa)?;
@@ -59,7 +59,7 @@ impl<'a> Compiler<'a> {
     ///
     /// # Errors
     ///
-    /// What Cranelift says.
+    /// Errors of Cranelift.
     pub fn listing(&mut self, func: Function) -> Result<String, String> {
         self.context.set_disasm(true);
         let listing = self.compile(func).map(|code| code.vcode.clone().unwrap_or_default());
@@ -71,7 +71,7 @@ impl<'a> Compiler<'a> {
     ///
     /// # Errors
     ///
-    /// What Cranelift says, with the function of the unit.
+    /// Errors of Cranelift, with the function of the unit.
     pub fn compile_of(
         &mut self,
         function: usize,
@@ -104,7 +104,8 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Refused {
-    /// The error of a program that cannot go on: at the instruction that Cranelift names, or else at the function.
+    /// The error of a program that cannot go on: at the instruction that Cranelift names, or else
+    /// at the function.
     pub fn into_error(self, unit: &Unit, sources: &[Source], isa: &dyn TargetIsa) -> anyhow::Error {
         let Refused { function, error } = &self;
         let given = &unit.given[*function];
@@ -158,7 +159,7 @@ impl RefusedBody {
              function: {error}; keep them apart with ';@ identical-only' above each, or with '--similar off'",
             name(first),
         );
-        let error = members.take(MOST_NAMED).fold(first.place.error(message), |error, given| {
+        let error = members.take(MAX_NAMED).fold(first.place.error(message), |error, given| {
             error.and(&given.place, format!("{} shares the body", name(given)))
         });
         with_lines(error.into(), sources)
@@ -166,10 +167,10 @@ impl RefusedBody {
 }
 
 /// How many of the other functions an error names that share a body.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
-/// The error for a body of these functions that cannot be compiled: the one of the first function that cannot be
-/// compiled either, as [`Refused`], or else a [`RefusedBody`].
+/// The error for a body of these functions that cannot be compiled: the one of the first function
+/// that cannot be compiled either, as [`Refused`], or else a [`RefusedBody`].
 pub fn refused_body(
     unit: &Unit,
     isa: &dyn TargetIsa,
@@ -186,8 +187,9 @@ pub fn refused_body(
     }
 }
 
-/// The instruction of a function that a message of Cranelift quotes: `inst3 (v1 = ...)` or, in back quotes, its text
-/// alone. The numbers of a function that was changed since it was read are not its own; then the text differs, too.
+/// The instruction of a function that a message of Cranelift quotes: `inst3 (v1 = ...)` or, in back
+/// quotes, its text alone. The numbers of a function that was changed since it was read are not its
+/// own; then the text differs, too.
 fn quoted(func: &Function, message: &str) -> Option<Inst> {
     let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
     let is_quoted = |inst: &Inst| {
@@ -227,7 +229,7 @@ impl fmt::Display for Switches<'_> {
 ///
 /// # Errors
 ///
-/// What it says.
+/// The setting that does not fit.
 pub fn check_settings(func: &Function, isa: &dyn TargetIsa) -> Result<(), String> {
     if !depends_on_settings(func) {
         return Ok(());
@@ -239,7 +241,7 @@ pub fn check_settings(func: &Function, isa: &dyn TargetIsa) -> Result<(), String
     }
 }
 
-/// What the verifier says first, in one line.
+/// The first error of the verifier, in one line.
 fn message(errors: &VerifierErrors) -> String {
     errors.0.first().map_or(String::new(), |error| error.to_string())
 }
@@ -257,7 +259,8 @@ mod tests {
     use clif_unit::unit::{Reading, Source, parse_unit};
     use clif_unit::verify::Verifier;
 
-    /// A new body that cannot be compiled was an error without a function, a place and anything to do about it.
+    /// A new body that cannot be compiled was an error without a function, a place and anything to
+    /// do about it.
     #[test]
     fn a_body_that_cannot_be_compiled_names_its_functions() {
         let text =

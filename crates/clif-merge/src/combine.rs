@@ -18,8 +18,9 @@ use std::process::ExitCode;
 
 /// Combine the summaries of all units of a program to a sharing map
 ///
-/// The map says which functions of all units share a body, and by which parameters. Any grouping and order of summaries
-/// gives the same bytes. With --partial, the result is a summary of several units, to be combined further.
+/// The map says which functions of all units share a body, and by which parameters. Any grouping
+/// and order of summaries gives the same bytes. With --partial, the result is a summary of several
+/// units, to be combined further.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
@@ -33,8 +34,8 @@ pub struct Opts {
 
     /// A directory for a map for each unit, UNIT.map, which has only what concerns the unit
     ///
-    /// A file whose contents would not change is not written. So a build engine compiles only those units again of
-    /// which the map changed.
+    /// A file whose contents would not change is not written. So a build engine compiles only those
+    /// units again of which the map changed.
     #[arg(long, value_name = "DIR", conflicts_with = "partial")]
     parts: Option<PathBuf>,
 
@@ -42,7 +43,8 @@ pub struct Opts {
     #[arg(long, conflicts_with = "similar")]
     partial: bool,
 
-    /// Write which functions of which units share bodies, those that save most first; '-' is standard output
+    /// Write which functions of which units share bodies, those that save most first; '-' is
+    /// standard output
     #[arg(long, value_name = "FILE", conflicts_with = "partial")]
     report: Option<PathBuf>,
 
@@ -78,7 +80,8 @@ Examples:
 ///
 /// # Errors
 ///
-/// What cannot be read or written; summaries that are damaged, of another version, or do not belong together.
+/// Files that cannot be read or written; summaries that are damaged, of another version, or do not
+/// belong together.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { inputs, output, parts, partial, report, format, similar, general } = opts;
     let output = output.as_deref().map(Output::check).transpose()?;
@@ -159,7 +162,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
 ///
 /// # Errors
 ///
-/// What cannot be read.
+/// Files that cannot be read.
 pub fn open(paths: &[PathBuf]) -> Result<Vec<FileAt>> {
     let open = |path: &PathBuf| {
         FileAt::open(path).with_context(|| format!("cannot read {}", path.display()))

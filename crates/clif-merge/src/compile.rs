@@ -28,9 +28,9 @@ use target_lexicon::BinaryFormat;
 
 /// Merge functions and make an object file of what is left
 ///
-/// A function %f gets the symbol 'f', one called u0:5 the symbol 'u0:5'. References to what the unit
-/// does not define become undefined symbols. The object has no debug information, and unwind information only
-/// with --unwind.
+/// A function %f gets the symbol 'f', one called u0:5 the symbol 'u0:5'. References to what the
+/// unit does not define become undefined symbols. The object has no debug information, and unwind
+/// information only with --unwind.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
@@ -54,27 +54,27 @@ pub struct Opts {
 
     /// Write a summary of the unit as well, for the map of the next build
     ///
-    /// Where most of a program stays the same from build to build, 'combine' can take the summaries of the build before:
-    /// a map that is stale costs bytes only. Then no unit is read twice.
+    /// Where most of a program stays the same from build to build, 'combine' can take the summaries
+    /// of the build before: a map that is stale costs bytes only. Then no unit is read twice.
     #[arg(long, value_name = "OUT.summary", help_heading = "Merging", conflicts_with = "no_merge")]
     summary: Option<PathBuf>,
 
     /// Write which functions share which code, for 'locate'
     ///
-    /// It is JSON: each function by its symbol, its disposition, and the symbol of the code that replaces it. The object
-    /// gets a file symbol with the name of the unit.
+    /// It is JSON: each function by its symbol, its disposition, and the symbol of the code that
+    /// replaces it. The object gets a file symbol with the name of the unit.
     #[arg(long, value_name = "OUT.json", conflicts_with = "no_merge")]
     merge_map: Option<PathBuf>,
 
-    /// The name of the unit in the summary and the merge map, unique in the program; by default, the name of the output file
-    /// without its extension
+    /// The name of the unit in the summary and the merge map, unique in the program; by default,
+    /// the name of the output file without its extension
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
     /// Write unwind information, for ELF objects that are linked at fixed addresses
     ///
-    /// It refers to functions by absolute addresses, which linkers do not accept in position-independent
-    /// programs and libraries.
+    /// It refers to functions by absolute addresses, which linkers do not accept in
+    /// position-independent programs and libraries.
     #[arg(long, help_heading = "Code generation")]
     unwind: bool,
 
@@ -91,16 +91,20 @@ pub struct Opts {
 /// Whether function bodies are shared with other units.
 #[derive(Debug, clap::Args)]
 struct Sharing {
-    /// Emit functions that other units may have as well under digests of their contents, so that linkers keep one of them
+    /// Emit functions that other units may have as well under digests of their contents, so that
+    /// linkers keep one of them
     ///
-    /// They go into COMDAT groups (ELF, COFF) or become weak definitions (Mach-O); a function whose symbol must stay
-    /// jumps there. No linker needs to fold identical code. Compile all units of a program with it.
+    /// They go into COMDAT groups (ELF, COFF) or become weak definitions (Mach-O); a function whose
+    /// symbol must stay jumps there. No linker needs to fold identical code. Compile all units of a
+    /// program with it.
     #[arg(long, help_heading = "Merging", conflicts_with_all = ["no_merge", "merge_limit"])]
     content_addressed: bool,
 
-    /// Share function bodies with other units as a map says that 'combine' made; implies --content-addressed
+    /// Share function bodies with other units as a map says that 'combine' made; implies
+    /// --content-addressed
     ///
-    /// The map is not trusted: whatever is wrong with it, it can cost bytes only. What does not fit the unit is ignored.
+    /// The map is not trusted: a wrong one can cost bytes only. Entries that do not fit the unit
+    /// are ignored.
     #[arg(long, value_name = "MAP", help_heading = "Merging", conflicts_with_all = ["no_merge", "merge_limit"])]
     map: Option<PathBuf>,
 }
@@ -117,7 +121,7 @@ Examples:
 ///
 /// # Errors
 ///
-/// What cannot be read, compiled or written, and with `--verify` what is wrong with the result.
+/// Units that cannot be read, compiled or written, and with `--verify` errors in the result.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts {
         input,
@@ -191,7 +195,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         if common.general.verbose {
             messages.push(details(pass));
             let before = stats.code_bytes.saturating_add_signed(stats.saved_code_bytes);
-            // What parameterised bodies replace is not compiled.
+            // Functions that parameterised bodies replace are not compiled.
             let about = if stats.new_bodies > 0 { "about " } else { "" };
             messages.push(format!(
                 "{about}{} bytes of code without merging: {about}{:.2}% saved",

@@ -2,9 +2,9 @@
 //!
 //! Functions and data objects of the unit are defined in a [`MergingModule`], as any front end
 //! would, under identifiers in the order of their symbols, so that representatives are chosen as in
-//! text. For comparison, they can be defined without it. References to what the unit does not define
-//! become undefined symbols. A thunk of the text is defined as a jump; an alias of the text, of a function or
-//! a data object, gets the place of its target in the end. ELF objects have unwind
+//! text. For comparison, they can be defined without it. References to what the unit does not
+//! define become undefined symbols. A thunk of the text is defined as a jump; an alias of the text,
+//! of a function or a data object, gets the place of its target in the end. ELF objects have unwind
 //! information; none have debug information.
 
 #![expect(clippy::result_large_err, reason = "the errors are those of cranelift-module")]
@@ -31,7 +31,7 @@ use cranelift_mergefunc::thunk::{OptimizeFor, ThunkReloc};
 use cranelift_mergefunc::units::SharingMap;
 use cranelift_mergefunc::{Disposition, Linkage, Reason, Stats, Target, cranelift_codegen};
 use cranelift_mergefunc_module::{
-    Aliases, BackEnd, CompiledFunction, MergingModule, ModuleOptions, ModuleStats,
+    BackEnd, CompiledFunction, MergingModule, ModuleOptions, ModuleStats, ObjectFixups,
 };
 use cranelift_module::{
     DataDescription, DataId, FuncId, Module, ModuleError, ModuleReloc, ModuleRelocTarget,
@@ -51,7 +51,7 @@ pub struct Object {
     pub bytes: Vec<u8>,
     /// The size of the code of all functions in bytes, without padding.
     pub code_bytes: u64,
-    /// What merging did; `None` if there was none.
+    /// The result of merging; `None` if there was none.
     pub merged: Option<Outcome>,
     /// The time from the first definition to the finished object.
     pub time: Time,
@@ -93,15 +93,15 @@ fn cpu_time() -> Option<Duration> {
     Some(sum)
 }
 
-/// What merging did.
+/// The result of merging.
 #[derive(Debug)]
 pub struct Outcome {
     /// Counts and bytes.
     pub stats: ModuleStats,
     /// Counters of the pass.
     pub pass: Stats,
-    /// If they were asked for: functions, then data objects, each in the order of the unit: symbol, disposition,
-    /// representative, reason, what the source calls it.
+    /// If they were asked for: functions, then data objects, each in the order of the unit: symbol,
+    /// disposition, representative, reason, what the source calls it.
     pub rows: Option<Vec<[String; 5]>>,
     /// If they were asked for: all functions as linkers know them.
     pub functions: Option<Vec<LinkedFunction>>,
@@ -109,16 +109,17 @@ pub struct Outcome {
     pub frames: Option<Frames>,
 }
 
-/// What is known of the frames of code.
+/// The tables of the frames of code.
 #[derive(Debug)]
 pub struct Frames {
-    /// All of it.
+    /// The table of all frames.
     pub written: WrittenFrames,
-    /// How many bytes the part takes that an engine would keep, whose code has line tables of its own.
+    /// How many bytes the part takes that an engine would keep, whose code has line tables of its
+    /// own.
     pub compact_bytes: u64,
 }
 
-/// What is made of a unit, and what is said of it.
+/// The files that are made of a unit, and the messages.
 #[derive(Debug, Default)]
 pub struct Request {
     /// How functions are merged; `None` if they are not.
@@ -137,7 +138,8 @@ pub struct Request {
 ///
 /// # Errors
 ///
-/// Functions that cannot be compiled, as [`Refused`], and relocations that the object format does not have.
+/// Functions that cannot be compiled, as [`Refused`], and relocations that the object format does
+/// not have.
 pub fn emit(unit: &Unit, request: Request, isa: &OwnedTargetIsa, jobs: &Jobs) -> Result<Object> {
     let Request { options, map, unwind, dispositions, functions_of } = request;
     let name = functions_of.as_deref().unwrap_or("clif-merge");
@@ -149,7 +151,7 @@ pub fn emit(unit: &Unit, request: Request, isa: &OwnedTargetIsa, jobs: &Jobs) ->
             let options = ModuleOptions {
                 back_end: BackEnd::Object,
                 // As without merging, the context is cleared next.
-                take: true,
+                take_ir: true,
                 remember: false,
                 ..options
             };
@@ -333,8 +335,8 @@ fn reason_to_keep(attributes: &DataAttributes) -> Reason {
     }
 }
 
-/// The error for a panic while functions were emitted. The function that caused it is not known, so all of them
-/// are compiled once more, one by one.
+/// The error for a panic while functions were emitted. The function that caused it is not known, so
+/// all of them are compiled once more, one by one.
 fn of_panic(unit: &Unit, isa: &OwnedTargetIsa, panic: String) -> anyhow::Error {
     let mut compiler = Compiler::new(&**isa);
     for (index, (func, given)) in unit.functions.iter().zip(&unit.given).enumerate() {
@@ -483,9 +485,9 @@ fn declare_data(unit: &Unit, module: &mut dyn Module, ids: &mut Ids) -> Result<V
     Ok(data)
 }
 
-/// Names everything that `func` refers to as the module does. What the unit does not define is
-/// declared as an import: of a function if it is one for `func`, otherwise of data. The first use
-/// decides, which is right for all: an undefined symbol is but a name.
+/// Names everything that `func` refers to as the module does. A symbol that the unit does not
+/// define is declared as an import: of a function if it is one for `func`, otherwise of data. The
+/// first use decides, which is right for all: an undefined symbol is but a name.
 fn rename(unit: &Unit, module: &mut dyn Module, ids: &mut Ids, func: &mut Function) -> Result<()> {
     for index in 0..func.params.user_named_funcs().len() {
         let name_ref = UserExternalNameRef::new(index);
@@ -601,7 +603,8 @@ fn define(
     Ok(())
 }
 
-/// Defines everything where it must be, functions without unwind information and compiled by several threads.
+/// Defines everything where it must be, functions without unwind information and compiled by
+/// several threads.
 fn define_compiled(
     unit: &Unit,
     module: &mut ObjectModule,
@@ -671,7 +674,7 @@ fn define_aligned(
     module.define_function_bytes(id, alignment, code.code_buffer(), &relocs)
 }
 
-/// What the module says, with the function if it is one.
+/// The error of the module, with the function if it is about one.
 fn of_function(index: Option<usize>, error: ModuleError) -> anyhow::Error {
     let error = match error {
         ModuleError::Compilation(error) => error.to_string(),
@@ -713,7 +716,8 @@ fn place_aliases(unit: &Unit, product: &mut ObjectProduct, ids: &Ids) {
     }
 }
 
-/// Refuses an alias of the text whose target was merged away: it would get an address where there is no code.
+/// Refuses an alias of the text whose target was merged away: it would get an address where there
+/// is no code.
 fn check_aliases(unit: &Unit, module: &MergingModule<ObjectModule>, ids: &Ids) -> Result<()> {
     let functions = unit.given.iter().filter_map(|given| match &given.became {
         Some((Became::Alias, target)) => Some((&given.symbol, target)),
@@ -741,7 +745,7 @@ fn symbol_id(product: &mut ObjectProduct, id: &ModuleRelocTarget) -> SymbolId {
 /// Gives the symbol `alias` the place of the symbol `target`, and makes it visible as far as
 /// `linkage` says.
 fn place_alias(product: &mut ObjectProduct, alias: SymbolId, target: SymbolId, linkage: Linkage) {
-    Aliases::place_symbol(product, alias, target);
+    ObjectFixups::place_symbol(product, alias, target);
     let symbol = product.object.symbol_mut(alias);
     (symbol.scope, symbol.weak) = match linkage {
         Linkage::Local => (SymbolScope::Compilation, false),

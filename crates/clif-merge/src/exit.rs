@@ -21,21 +21,21 @@ use std::process::ExitCode;
 pub enum Exit {
     /// Everything that was requested is done.
     Done,
-    /// The input cannot be used: an unreadable or unwritable path, malformed CLIF or WebAssembly, a function
-    /// that the back end cannot compile, a pattern of names that matches no function, a unit for which there
-    /// is not enough memory, a failed filetest.
+    /// The input cannot be used: an unreadable or unwritable path, malformed CLIF or WebAssembly, a
+    /// function that the back end cannot compile, a pattern of names that matches no function, a
+    /// unit for which there is not enough memory, a failed filetest.
     Input,
     /// The command line cannot be understood. Clap ends with the same code.
     Usage,
     /// A condition of the command line does not hold.
     Condition,
-    /// What this program made is not right. A bug of this program.
+    /// The output of this program is wrong. A bug of this program.
     Bug,
     /// A panic. A bug of this program, too.
     Internal,
 }
 
-/// What `--help` says of the exit codes; the numbers are those of [`Exit::code`].
+/// The text of `--help` on exit codes; the numbers are those of [`Exit::code`].
 pub const HELP: &str = "\
 Exit codes:
   0   done
@@ -88,13 +88,13 @@ pub fn condition(message: impl Into<String>) -> anyhow::Error {
     Failure { exit: Exit::Condition, message: message.into() }.into()
 }
 
-/// What this program made is wrong.
+/// Wrong output of this program.
 pub fn bug(message: impl fmt::Display) -> anyhow::Error {
     let message = format!("{message}\n{REPORT}");
     Failure { exit: Exit::Bug, message }.into()
 }
 
-/// What to do about a bug of this program.
+/// How to report a bug of this program.
 const REPORT: &str = "this is a bug in clif-merge: please report it with the input";
 
 /// Prints an error with its causes, and returns the exit code of the program.

@@ -1,7 +1,7 @@
 //! The part of a report about families: functions that the source writes once, such as all instances of a generic
 //! function. And about near misses: functions that share no body because it would save too little.
 //!
-//! What is one family is said by the names of the source; nothing depends on it.
+//! Names of the source define families; nothing depends on them.
 
 use crate::decisions::Decision;
 use crate::measure::Sizes;
@@ -24,7 +24,8 @@ pub struct Family {
     pub merged: usize,
     /// Bytes of their code before merging.
     pub before: u64,
-    /// Bytes that merging saves; bodies that are new are counted with the first function that they are for.
+    /// Bytes that merging saves; bodies that are new are counted with the first function that they
+    /// are for.
     pub saved: i64,
 }
 
@@ -33,7 +34,7 @@ pub struct Family {
 pub struct NearMiss {
     /// The name of the first one, as `why` takes it.
     pub function: String,
-    /// What the source calls it, if that is known.
+    /// Its name in the source, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_name: Option<String>,
     /// See [`Decision::relation`].
@@ -86,8 +87,9 @@ fn family_of(names: &Names, plan: &Plan, function: FunctionIndex) -> Option<Stri
     names.of_source(plan.entry(function).symbol()).map(|name| family(&name))
 }
 
-/// The families that save most, the largest first; of equal ones the first by name. Only families of several functions, of
-/// which something was merged; functions that the source does not name have none.
+/// The families that save most, the largest first; of equal ones the first by name. Only families
+/// of several functions, of which something was merged; functions that the source does not name
+/// have none.
 pub fn families(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut add = |of: FunctionIndex, function: FunctionIndex, is_own: bool| {
@@ -128,14 +130,14 @@ pub fn near_misses(plan: &Plan, decisions: &[Decision], rows: usize) -> Vec<Near
     };
     let mut misses: Vec<NearMiss> = Vec::new();
     for set in plan.similar_sets() {
-        let SimilarSet { members, parameters, selects, body, saved } = set;
+        let SimilarSet { members, parameters, has_selector, body, saved } = set;
         // The prediction is of all members.
         let (None, Some(would_save @ 1..), true) = (body, *saved, members.iter().all(is_kept))
         else {
             continue;
         };
         let first = &decisions[members[0].index()];
-        let differ_in = if *selects { DifferIn::Instructions } else { DifferIn::Operands };
+        let differ_in = if *has_selector { DifferIn::Instructions } else { DifferIn::Operands };
         misses.push(NearMiss {
             function: first.name.clone(),
             source_name: first.source_name.clone(),

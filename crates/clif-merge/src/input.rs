@@ -1,8 +1,9 @@
 //! The files of a unit: texts, and WebAssembly that becomes texts.
 //!
-//! A module or component is known by its first bytes, or by its name if it is text. It is translated when the target is
-//! known, which other texts can name. Reading the texts is for `clif-unit`, and translating for `wasm-input`: without the
-//! feature `wasm`, there is no such crate, and WebAssembly is refused.
+//! A module or component is known by its first bytes, or by its name if it is text. It is
+//! translated when the target is known, which other texts can name. Reading the texts is for
+//! `clif-unit`, and translating for `wasm-input`: without the feature `wasm`, there is no such
+//! crate, and WebAssembly is refused.
 
 use crate::args::General;
 use crate::jobs::Jobs;
@@ -49,7 +50,7 @@ enum Reach {
     Called,
 }
 
-/// What a module and a component begin with.
+/// The first bytes of a module and a component.
 const MAGIC: &[u8] = b"\0asm";
 
 impl Files {
@@ -57,8 +58,8 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// Paths that cannot be read, texts that are not UTF-8, more than one module, and any where the program was built
-    /// without the feature.
+    /// Paths that cannot be read, texts that are not UTF-8, more than one module, and any where the
+    /// program was built without the feature.
     pub fn read(paths: &[PathBuf]) -> Result<Files> {
         let mut files = Files { texts: Vec::new(), module: None };
         for (name, bytes) in sources::read_bytes(paths)? {
@@ -115,8 +116,8 @@ impl Files {
 }
 
 impl Sources {
-    /// Marks functions of a module by what is known of them. `given` has what the command line says in place of other
-    /// defaults.
+    /// Marks functions of a module by what is known of them. `given` has what the command line says
+    /// in place of other defaults.
     pub fn mark(&self, marks: &mut Marks, given: impl Fn(Attributes) -> Attributes) {
         let local = given(Attributes {
             linkage: Linkage::Local,

@@ -1,6 +1,7 @@
 //! `clif-merge completions` and `clif-merge man`: what an installation has besides the program.
 //!
-//! Both are generated from the argument parser, so they say what the program says. Nothing is installed.
+//! Both are generated from the argument parser, so they say what the program says. Nothing is
+//! installed.
 
 use crate::exit::Exit;
 use crate::output::Output;

@@ -32,7 +32,7 @@ pub struct Definition {
     pub symbol: UserExternalName,
     /// How it is called.
     pub signature: Signature,
-    /// What it does.
+    /// Its code.
     pub code: Code,
 }
 
@@ -75,7 +75,7 @@ impl Jit {
     ///
     /// # Errors
     ///
-    /// What Cranelift cannot compile; [`Unlinkable`].
+    /// A function that Cranelift cannot compile; [`Unlinkable`].
     pub fn compile(
         isa: OwnedTargetIsa,
         definitions: Vec<Definition>,
@@ -170,8 +170,8 @@ impl Jit {
         // gives it, in the calling convention of C; `module` keeps its code alive.
         let trampoline: extern "C" fn(*const u8, *mut Slot) =
             unsafe { std::mem::transmute(trampoline) };
-        // What the called code does is up to the IR, as for every JIT; the buffer has a slot for
-        // each argument and each result.
+        // The behaviour of the called code is up to the IR, as for every JIT; the buffer has a slot
+        // for each argument and each result.
         trampoline(function, slots.as_mut_ptr());
         let results = slots.iter().zip(&signature.returns);
         results
@@ -202,8 +202,8 @@ fn target(symbol: &UserExternalName, targets: &Targets) -> Result<ModuleRelocTar
     targets.get(symbol).cloned().ok_or_else(|| Unlinkable(symbol.to_string()))
 }
 
-/// Resolves the symbols of data aliases to the targets of the aliases. The module has no aliases, but no
-/// symbol in it is looked up by name.
+/// Resolves the symbols of data aliases to the targets of the aliases. The module has no aliases,
+/// but no symbol in it is looked up by name.
 fn place_aliases(aliases: &[&GivenData], targets: &mut Targets) -> Result<(), Unlinkable> {
     let next: HashMap<_, _> =
         aliases.iter().map(|data| (&data.symbol, data.alias.as_ref())).collect();

@@ -1,7 +1,7 @@
 //! Work on several functions at a time.
 //!
-//! The results do not depend on the number of threads: they are in the order of the work. What is said and written
-//! comes from them, so it does not, either.
+//! The results do not depend on the number of threads: they are in the order of the work. Messages
+//! and files come from them, so they do not, either.
 
 use crate::STACK_BYTES;
 use anyhow::{Context as _, Result};
@@ -15,10 +15,10 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 #[command(next_help_heading = "General")]
 pub struct JobsArg {
-    /// Work on N functions at a time; without this option, as many as there are processors
+    /// Work on N functions at a time; without this option, one for each processor
     ///
-    /// The output does not depend on it, but for the times that are printed: they are wall-clock times with N
-    /// jobs, with and without merging.
+    /// The output does not depend on it, but for the times that are printed: they are wall-clock
+    /// times with N jobs, with and without merging.
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }
@@ -84,7 +84,7 @@ impl Jobs {
     }
 }
 
-/// What threads work with, one for each, such as the memory of a compiler.
+/// Tools of threads, one for each, such as the memory of a compiler.
 pub struct Tools<'a, U> {
     make: &'a (dyn Fn() -> U + Sync),
     idle: Mutex<Vec<U>>,

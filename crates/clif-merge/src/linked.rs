@@ -1,11 +1,12 @@
 //! The merge map of a linked image: which functions, of which units, share which code.
 //!
-//! Units that were merged with each other have content-addressed bodies in common, of which a linker keeps one. What
-//! address that one got, and which functions of all units it is for, no unit knows. [`LinkedMap`] is assembled from
-//! the merge maps of the units and from the symbols of the image, which the caller reads.
+//! Units that were merged with each other have content-addressed bodies in common, of which a
+//! linker keeps one. No unit knows
+//! its address, or which functions of all units share it. [`LinkedMap`] is assembled from the merge
+//! maps of the units and from the symbols of the image, which the caller reads.
 //!
-//! It does *not* read object files, and it knows code by the names of symbols only: an image without symbols says
-//! nothing.
+//! It does *not* read object files, and it knows code by the names of symbols only: an image
+//! without symbols says nothing.
 
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_mergefunc::across::ContentDigest;
@@ -74,7 +75,8 @@ pub struct LinkedMap {
     visible: BTreeMap<String, usize>,
     /// The functions whose body is at a place, in the order in which they were added.
     behind: BTreeMap<Place, Vec<usize>>,
-    /// The functions that were merged into the code at a place, in the order in which they were added.
+    /// The functions that were merged into the code at a place, in the order in which they were
+    /// added.
     merged_into: BTreeMap<Place, Vec<usize>>,
     code: BTreeMap<u64, Vec<Placed>>,
 }
@@ -109,9 +111,9 @@ impl LinkedMap {
         }
     }
 
-    /// Sets the address and size, in bytes, of the code under a symbol of the image. `unit` is the unit whose object
-    /// defines it, if the symbol is local and the image says so (ELF has a symbol for each file). Returns whether the
-    /// symbol is one of a function or body of the units.
+    /// Sets the address and size, in bytes, of the code under a symbol of the image. `unit` is the
+    /// unit whose object defines it, if the symbol is local and the image says so (ELF has a symbol
+    /// for each file). Returns whether the symbol is one of a function or body of the units.
     pub fn place(&mut self, unit: Option<&str>, name: &str, start: u64, size: u64) -> bool {
         let place = if ContentDigest::is_name(name) {
             let place = Place { unit: None, name: name.into() };
@@ -130,8 +132,8 @@ impl LinkedMap {
         true
     }
 
-    /// Whether a place is that of a function, of this visibility, that has code. The symbol of a redirected function can be
-    /// in the image, but it is nowhere.
+    /// Whether a place is that of a function, of this visibility, that has code. The symbol of a
+    /// redirected function can be in the image, but it is nowhere.
     fn is_there(&self, place: &Place, is_visible: bool) -> bool {
         let function = self.own.get(place).map(|&index| &self.functions[index].1);
         function.is_some_and(|function| {
@@ -140,8 +142,9 @@ impl LinkedMap {
         })
     }
 
-    /// All functions of which the code at an address may be, each with its unit: those that share a body, or the one whose
-    /// thunk it is. In the order in which they were added, but for the function whose symbol is there, which is first.
+    /// All functions of which the code at an address may be, each with its unit: those that share a
+    /// body, or the one whose thunk it is. In the order in which they were added, but for the
+    /// function whose symbol is there, which is first.
     pub fn originals_at(&self, address: u64) -> Vec<(&str, &LinkedFunction)> {
         let Some((start, placed)) = self.code.range(..=address).next_back() else {
             return Vec::new();
@@ -157,8 +160,8 @@ impl LinkedMap {
         found.into_iter().map(|index| self.function(index)).collect()
     }
 
-    /// The function whose symbol is at a place, and those whose body is there, or, if the code there is a thunk, those
-    /// that were merged into it.
+    /// The function whose symbol is at a place, and those whose body is there, or, if the code
+    /// there is a thunk, those that were merged into it.
     fn functions_at(&self, place: &Place) -> Vec<usize> {
         let own = self.own.get(place).copied();
         let is_thunk = own.is_some_and(|own| {
@@ -169,7 +172,8 @@ impl LinkedMap {
         own.into_iter().chain(others.filter(|&index| Some(index) != own)).collect()
     }
 
-    /// The code at an address: where it begins, the unit whose code it is, unless units share it, and its symbol.
+    /// The code at an address: where it begins, the unit whose code it is, unless units share it,
+    /// and its symbol.
     pub fn code_at(&self, address: u64) -> Vec<(u64, Option<usize>, &str)> {
         let Some((&start, placed)) = self.code.range(..=address).next_back() else {
             return Vec::new();
@@ -201,8 +205,9 @@ impl LinkedMap {
         self.functions.len()
     }
 
-    /// The map in the format of `perf`'s JIT support: one line for each piece of code whose place is known, with its
-    /// start and size in hexadecimal, the name of its symbol, and all functions that are there, each as `unit:name`.
+    /// The map in the format of `perf`'s JIT support: one line for each piece of code whose place
+    /// is known, with its start and size in hexadecimal, the name of its symbol, and all functions
+    /// that are there, each as `unit:name`.
     pub fn perf_map(&self) -> LinkedPerfMap<'_> {
         LinkedPerfMap(self)
     }

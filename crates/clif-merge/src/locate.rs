@@ -1,7 +1,7 @@
 //! `clif-merge locate`: which functions, of which units, the code of a linked image belongs to.
 //!
-//! Reads the symbols of the image, and what `compile --merge-map` wrote of each unit. It does not read code or debug
-//! information. `stack` says to which functions the frames of a stack belong.
+//! Reads the symbols of the image, and what `compile --merge-map` wrote of each unit. It does not
+//! read code or debug information. `stack` says to which functions the frames of a stack belong.
 
 use crate::args::General;
 use crate::linked::{LinkedFunction, LinkedMap};
@@ -18,8 +18,9 @@ use std::process::ExitCode;
 
 /// Say which functions of which units the code of a linked image belongs to
 ///
-/// Functions that were merged, within a unit or across units, share code: an address can be that of several. Without
-/// --at, everything is printed as 'perf' reads it: start, size, symbol, and the functions that are there.
+/// Functions that were merged, within a unit or across units, share code: an address can be that of
+/// several. Without --at, everything is printed as 'perf' reads it: start, size, symbol, and the
+/// functions that are there.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
@@ -27,7 +28,7 @@ pub struct Opts {
     #[arg(value_name = "IMAGE")]
     image: PathBuf,
 
-    /// What 'compile --merge-map' wrote of each unit
+    /// The merge map of each unit, written by 'compile --merge-map'
     #[arg(required = true, value_name = "UNIT.json")]
     units: Vec<PathBuf>,
 
@@ -35,10 +36,12 @@ pub struct Opts {
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     at: Vec<u64>,
 
-    /// The addresses of the frames of a stack, innermost first: that of the instruction that trapped, then return addresses
+    /// The addresses of the frames of a stack, innermost first: that of the instruction that
+    /// trapped, then return addresses
     ///
-    /// Says to which function each frame belongs: the one that its caller called. Behind a call through a pointer, several functions
-    /// that share code can remain. Frames of thunks are left out, and must be given.
+    /// Says to which function each frame belongs: the one that its caller called. Behind a call
+    /// through a pointer, several functions that share code can remain. Frames of thunks are left
+    /// out, and must be given.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -59,14 +62,14 @@ Examples:
   clif-merge locate program a.json b.json --at 0x4011d0
   clif-merge locate program a.json b.json --stack 0x4011d0,0x401200,0x40117c";
 
-/// What `compile --merge-map` writes of a unit.
+/// The merge map of a unit, as `compile --merge-map` writes it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct UnitMap {
     /// The name of the unit, which is that of the file symbol in its object.
     unit: String,
     /// Its functions, and those that the pass added.
     functions: Vec<Function>,
-    /// What its code runs and calls.
+    /// The functions that its code runs and calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     frames: Option<WrittenFrames>,
 }
@@ -89,7 +92,7 @@ struct Function {
 }
 
 impl UnitMap {
-    /// What is written of a unit.
+    /// The merge map of a unit.
     pub fn new(
         unit: String,
         functions: Vec<LinkedFunction>,
@@ -147,7 +150,7 @@ fn address(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 ///
-/// What cannot be read; an image without symbols.
+/// Files that cannot be read; an image without symbols.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { image, units, at, stack, general } = opts;
     let mut map = LinkedMap::new();
@@ -189,7 +192,8 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     Ok(crate::exit::Exit::Done.into())
 }
 
-/// Sets the places of all functions whose symbols the image has. Returns how many symbols those are.
+/// Sets the places of all functions whose symbols the image has. Returns how many symbols those
+/// are.
 fn place(map: &mut LinkedMap, file: &object::File<'_>) -> usize {
     let mut symbols: Vec<(u64, u64, Option<&str>, &str)> = Vec::new();
     let mut unit = None;

@@ -1,6 +1,8 @@
-//! What merging costs and saves: seconds and bytes.
+//! The costs and savings of merging: seconds and bytes.
 //!
-//! Times are wall-clock times, on the threads that the command line asks for. They leave out what only this program does: copies are made before the clock starts. Sizes are those of compiled code, without padding. Nothing is printed.
+//! Times are wall-clock times, on the threads that the command line asks for. They leave out what
+//! only this program does: copies are made before the clock starts. Sizes are those of compiled
+//! code, without padding. Nothing is printed.
 
 use crate::codegen::{Compiler, Refused, size};
 use crate::jobs::{Jobs, Tools};
@@ -33,13 +35,14 @@ pub struct Sizes {
     pub before: Vec<u32>,
     /// As it is emitted after merging: 0 for a redirected function or an alias.
     pub after: Vec<u32>,
-    /// Functions of the unit that cannot be compiled, in order. Their sizes are 0, before and after.
+    /// Functions of the unit that cannot be compiled, in order. Their sizes are 0, before and
+    /// after.
     pub refused: Vec<Refused>,
 }
 
 impl Sizes {
-    /// From the results of compiling. For a new body that cannot be compiled, the first function of the unit for
-    /// which it was made is counted.
+    /// From the results of compiling. For a new body that cannot be compiled, the first function of
+    /// the unit for which it was made is counted.
     fn of(before: Vec<Measured>, after: Vec<Measured>) -> Sizes {
         let mut refused: BTreeMap<usize, Refused> = BTreeMap::new();
         for error in before.iter().chain(&after).filter_map(|size| size.as_ref().err()) {
@@ -91,8 +94,9 @@ pub struct Applied {
     bodies: Vec<Option<Function>>,
 }
 
-/// The pass, from functions in memory to functions that can be compiled, on the threads of `jobs`. Copying the unit comes
-/// before the clock, freeing what was merged away after it: without the pass, it is freed as well.
+/// The pass, from functions in memory to functions that can be compiled, on the threads of `jobs`.
+/// Copying the unit comes before the clock, freeing what was merged away after it: without the
+/// pass, it is freed as well.
 pub fn pass(unit: &Unit, options: &Options<'_>, jobs: &Jobs) -> Result<(Applied, Duration)> {
     jobs.run(|| pass_here(unit, options, jobs))
 }
@@ -126,7 +130,7 @@ fn pass_here(unit: &Unit, options: &Options<'_>, jobs: &Jobs) -> Result<(Applied
     Ok((Applied { plan, names, bodies }, time))
 }
 
-/// What compiling a unit takes and gives.
+/// The time that compiling a unit takes, and its results.
 #[derive(Debug, Default)]
 pub struct Compiled {
     /// Bytes of code.
@@ -184,7 +188,7 @@ pub fn compile(
     Compiled { sizes: Sizes::of(sizes_before, sizes_after), before, after }
 }
 
-/// What it takes to know the size of a function's code.
+/// The work to determine the size of a function's code.
 enum Work {
     /// Nothing.
     Known(u32),
@@ -267,8 +271,8 @@ impl Work {
     }
 }
 
-/// The function of the unit that has the place of a function in the text: the function itself, or, for a new
-/// body, the first function that it was made of.
+/// The function of the unit that has the place of a function in the text: the function itself, or,
+/// for a new body, the first function that it was made of.
 fn given_index(unit: &Unit, plan: &Plan, index: usize) -> usize {
     match index.checked_sub(unit.given.len()) {
         None => index,
@@ -285,8 +289,8 @@ fn given_index(unit: &Unit, plan: &Plan, index: usize) -> usize {
     }
 }
 
-/// The sizes for a target whose times are not of interest: functions that merging does not change are not compiled
-/// again.
+/// The sizes for a target whose times are not of interest: functions that merging does not change
+/// are not compiled again.
 pub fn sizes(unit: &Unit, merged: &Merged, isa: &dyn TargetIsa, jobs: &Jobs, quiet: bool) -> Sizes {
     let count = merged.emit.len();
     let progress = Mutex::new(ProgressLine::new("compiling for the other target", count, quiet));

@@ -1,9 +1,10 @@
-//! What happens when there is no memory left: one line, and the exit code of input that is too large.
+//! Exhausted memory: one line, and the exit code of input that is too large.
 //!
-//! Rust itself would end the program by a signal, with a backtrace that takes more memory, and only a
-//! nightly compiler can change that. An allocator can, so here is one: that of the system, which never
-//! reports a failure to its caller. It is for allocations that the system refuses (`ulimit -v`, a container
-//! without overcommitment). A system that overcommits memory ends programs by its own rules.
+//! Rust itself would end the program by a signal, with a backtrace that takes more memory, and only
+//! a nightly compiler can change that. An allocator can, so here is one: that of the system, which
+//! never reports a failure to its caller. It is for allocations that the system refuses
+//! (`ulimit -v`, a container without overcommitment). A system that overcommits memory ends
+//! programs by its own rules.
 #![allow(unsafe_code, reason = "an allocator cannot be anything else; it calls that of the system")]
 
 use crate::exit::Exit;
@@ -25,8 +26,8 @@ fn or_end(pointer: *mut u8, bytes: usize) -> *mut u8 {
     pointer
 }
 
-/// Ends the program. Nothing here allocates but the removal of a directory of temporary files, for which a failure ends
-/// the program at once: it stays then.
+/// Ends the program. Nothing here allocates but the removal of a directory of temporary files, for
+/// which a failure ends the program at once: it stays then.
 #[cold]
 fn end(bytes: usize) -> ! {
     unfinished::remove();
@@ -37,10 +38,12 @@ fn end(bytes: usize) -> ! {
     std::process::exit(i32::from(Exit::Input.code()))
 }
 
-// SAFETY: every call is passed on as it is to the allocator of the system, which upholds the contract.
+// SAFETY: every call is passed on as it is to the allocator of the system, which upholds the
+// contract.
 unsafe impl GlobalAlloc for OrEnd {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller upholds the contract, which is the same for both; so below.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`, which both allocators share; so
+        // below.
         or_end(unsafe { System.alloc(layout) }, layout.size())
     }
 

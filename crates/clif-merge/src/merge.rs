@@ -1,7 +1,7 @@
 //! `clif-merge merge`: the merged unit as CLIF.
 //!
-//! Reads a unit, merges, writes text. This module also has the messages of other subcommands about a merged
-//! unit: one line, and the table of the dispositions.
+//! Reads a unit, merges, writes text. This module also has the messages of other subcommands about
+//! a merged unit: one line, and the table of the dispositions.
 
 use crate::args::{Common, Input, ReadUnit};
 use crate::check::check;
@@ -61,7 +61,7 @@ Examples:
 ///
 /// # Errors
 ///
-/// What cannot be read or written, and with `--verify` what is wrong with the result.
+/// Units that cannot be read or written, and with `--verify` errors in the result.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { input, output, dispositions, aliases, common } = opts;
     let output = Output::check(&output)?;
@@ -159,7 +159,7 @@ pub fn summary(counts: &Counts) -> String {
     line
 }
 
-/// What the pass did, for `--verbose`.
+/// The statistics of the pass, for `--verbose`.
 pub fn details(stats: &Stats) -> String {
     let mut text = format!(
         "walked {} functions with {} instructions; {} classes, {} functions share theirs",
@@ -210,8 +210,8 @@ fn rows(unit: &Unit, merged: &Merged) -> Vec<[String; 5]> {
     functions.chain(data).collect()
 }
 
-/// Prints the disposition of each function and data object: its name, the disposition, the representative, the reason, and
-/// what the source calls it, if that is known of any.
+/// Prints the disposition of each function and data object: its name, the disposition, the
+/// representative, the reason, and what the source calls it, if that is known of any.
 pub fn eprint_table(lines: &[[String; 5]]) {
     let heading = ["function", "disposition", "representative", "reason", "in the source"];
     let known = lines.iter().any(|[.., source]| !source.is_empty());

@@ -1,4 +1,5 @@
-//! Which functions of a unit resemble another one most: those with its signature that are equal to it at most places.
+//! Which functions of a unit resemble another one most: those with its signature that are equal to
+//! it at most places.
 //!
 //! For a person who asks why a function has no equal one. It decides nothing, and knows no names.
 
@@ -11,18 +12,18 @@ use cranelift_mergefunc::{FunctionIndex, Options, Plan, cranelift_codegen};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     pub function: FunctionIndex,
-    /// Places (header parts, blocks, instructions) at which the two are equal, counted from the beginning. References to
-    /// functions of the unit count as equal.
+    /// Places (header parts, blocks, instructions) at which the two are equal, counted from the
+    /// beginning. References to functions of the unit count as equal.
     pub equal: usize,
     /// Places of the longer of the two.
     pub places: usize,
 }
 
-/// The functions of a unit with the signature of `function` that resemble it most, best first, at most `limit` of them.
-/// The function itself is not among them; functions of its class are.
+/// The functions of a unit with the signature of `function` that resemble it most, best first, at
+/// most `limit` of them. The function itself is not among them; functions of its class are.
 ///
-/// Walks every function with the same signature. Functions that the verifier refuses are left out, and if it refuses
-/// `function` itself, there are none.
+/// Walks every function with the same signature. Functions that the verifier refuses are left out,
+/// and if it refuses `function` itself, there are none.
 pub fn nearest(
     plan: &Plan,
     function: FunctionIndex,
@@ -66,7 +67,8 @@ mod tests {
     use clif_unit::verify::Verifier;
     use cranelift_mergefunc::{Attributes, FunctionIndex, Merger, Options};
 
-    /// Whoever asks what resembles a function sees those of its class first, and then those with most in common.
+    /// Whoever asks what resembles a function sees those of its class first, and then those with
+    /// most in common.
     #[test]
     fn the_most_equal_come_first_and_other_signatures_not_at_all() {
         let function = |name: &str, ty: &str, code: &str| {

@@ -1,7 +1,7 @@
 //! Where results go: standard output, a file, or whatever else a path names.
 //!
 //! A regular file is replaced as a whole: the result is written to a temporary file next to it,
-//! which then takes its name, so that an error leaves the old file as it was. What is not a
+//! which then takes its name, so that an error leaves the old file as it was. A path that is not a
 //! regular file (a pipe, `/dev/null`) is written to directly. A link stays what it is, and what it
 //! leads to is written, whether it is there or not.
 
@@ -38,7 +38,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// What the system says, with the path.
+    /// Errors of the system, with the path.
     pub fn check(path: &Path) -> Result<Output> {
         let name = path.to_owned();
         let cannot_write = || format!("cannot write {}", name.display());
@@ -94,7 +94,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// What the system says, with the path. A file is then as it was before.
+    /// Errors of the system, with the path. A file is then as it was before.
     pub fn write(self, contents: &[u8]) -> Result<()> {
         let written = match &self.kind {
             Kind::Stdout => {
@@ -159,7 +159,7 @@ impl Output {
 ///
 /// # Errors
 ///
-/// What the system says of anything but a closed pipe.
+/// Errors of the system except a closed pipe.
 pub fn print(text: &str) -> Result<()> {
     Output { name: PathBuf::from("-"), kind: Kind::Stdout }.write_text(text)
 }
@@ -191,12 +191,12 @@ fn persist(
 }
 
 /// The most links that lead from one to the other, as in Linux.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Where a path leads that is not there: to itself, or where links lead that begin with it.
 fn end_of_links(path: &Path) -> std::io::Result<PathBuf> {
     let mut path = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let Ok(target) = std::fs::read_link(&path) else { return Ok(path) };
         path = path.parent().unwrap_or(Path::new("")).join(target);
     }

@@ -1,8 +1,8 @@
 //! A line that shows the progress of long work, and how long the rest of it may take.
 //!
 //! It appears only where a person waits: standard error is a terminal, and the work has lasted
-//! over a second. It is rewritten in place and removed when the work is done. Not for logs. The estimate takes all steps
-//! for equally long, which they are not.
+//! over a second. It is rewritten in place and removed when the work is done. Not for logs. The
+//! estimate takes all steps for equally long, which they are not.
 
 use crate::table::thousands;
 use clif_unit::progress::Progress;
@@ -62,7 +62,7 @@ impl ProgressLine {
         }
     }
 
-    /// What the line says now.
+    /// The present text of the line.
     fn text(&self, now: Instant) -> String {
         let ProgressLine { what, total, done, .. } = self;
         if *total == 0 {

@@ -1,7 +1,7 @@
 //! `clif-merge remarks`: every decision about a unit, a line or a record each.
 //!
-//! It renders the table of decisions: for a person, as JSON lines, and as LLVM's optimisation remarks in YAML, which
-//! `opt-viewer` and other tools read. It decides nothing.
+//! It renders the table of decisions: for a person, as JSON lines, and as LLVM's optimisation
+//! remarks in YAML, which `opt-viewer` and other tools read. It decides nothing.
 
 use crate::args::{Common, Input};
 use crate::decisions::decide::{Decided, decide};
@@ -21,15 +21,16 @@ use std::process::ExitCode;
 
 /// Print what was decided about each function and data object, and why
 ///
-/// A decision is 'passed' if a body was given up, 'missed' if something was kept that equals or resembles another
-/// one, and 'analysis' otherwise. Each has its rule, and what was missed the first difference from another function.
+/// A decision is 'passed' if a body was given up, 'missed' if something was kept that equals or
+/// resembles another one, and 'analysis' otherwise. Each has its rule, and what was missed the
+/// first difference from another function.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = long_help())]
 pub struct Opts {
     #[command(flatten)]
     input: Input,
 
-    /// What the remarks are written as
+    /// The format of the remarks
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
 
@@ -82,7 +83,7 @@ enum Format {
 ///
 /// # Errors
 ///
-/// What cannot be read or written.
+/// Files that cannot be read or written.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { input, format, output, no_alias, filter, jobs, common } = opts;
     let output = Output::check(&output)?;
@@ -120,7 +121,7 @@ fn name_of(kind: Kind) -> &'static str {
     }
 }
 
-/// What a part of a message is.
+/// The kind of a part of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Words,
@@ -130,7 +131,7 @@ enum Part {
     Id(&'static str),
 }
 
-/// What is said of a decision behind its name, in parts.
+/// The message about a decision behind its name, in parts.
 fn message(decision: &Decision) -> Vec<(Part, String)> {
     let words = |text: &str| (Part::Words, text.to_owned());
     let outcome = &decision.outcome;
@@ -203,7 +204,7 @@ fn message(decision: &Decision) -> Vec<(Part, String)> {
     parts
 }
 
-/// The same with words that follow each other in one part.
+/// The parts of a message, with words that follow each other joined to one part.
 fn joined(parts: Vec<(Part, String)>) -> Vec<(Part, String)> {
     let mut joined: Vec<(Part, String)> = Vec::with_capacity(parts.len());
     for (part, text) in parts {
@@ -255,7 +256,8 @@ fn location(file: &str, line: usize) -> String {
     format!("{{ File: {}, Line: {line}, Column: 0 }}", scalar(file))
 }
 
-/// A scalar in single quotes, as LLVM writes them, or in double quotes with the escapes of JSON, which YAML has too.
+/// A scalar in single quotes, as LLVM writes them, or in double quotes with the escapes of JSON,
+/// which YAML has too.
 fn scalar(text: &str) -> String {
     match text.contains(char::is_control) {
         true => serde_json::Value::from(text).to_string(),
@@ -263,7 +265,8 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// A decision as LLVM's remarks have it (`llvm::yaml`, "YAML remarks", version 0): a document of its own.
+/// A decision as LLVM's remarks have it (`llvm::yaml`, "YAML remarks", version 0): a document of
+/// its own.
 fn yaml(decision: &Decision, known: &Known<'_>) -> String {
     let tag = match decision.kind {
         Kind::Passed => "Passed",

@@ -1,8 +1,9 @@
 //! `clif-merge report`: what merging a unit saves and costs.
 //!
-//! Counts functions and data objects by disposition, compiles the unit before and after merging for each
-//! target, and takes the time of each step. The structs that are written as JSON are only that:
-//! fields are added to them, and neither removed nor given another meaning, while `schema` is 1.
+//! Counts functions and data objects by disposition, compiles the unit before and after merging for
+//! each target, and takes the time of each step. The structs that are written as JSON are only
+//! that: fields are added to them, and neither removed nor given another meaning, while `schema` is
+//! 1.
 
 use crate::args::{General, Input, Pass, Targets};
 use crate::check::check;
@@ -40,7 +41,7 @@ use target_lexicon::Triple;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
-    /// What the report is written as
+    /// The format of the report
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
 
@@ -123,8 +124,8 @@ pub struct Report {
     /// Bytes of native code for each target that was measured, by its name.
     #[serde(serialize_with = "by_target")]
     pub native: Vec<Native>,
-    /// The target that the plan and the times are for: the first one of this machine's architecture,
-    /// or the first of all.
+    /// The target that the plan and the times are for: the first one of this machine's
+    /// architecture, or the first of all.
     pub host: String,
     /// How many functions were compiled at a time.
     pub jobs: usize,
@@ -132,16 +133,17 @@ pub struct Report {
     pub seconds: Seconds,
     /// The classes that save most, on the host's architecture.
     pub largest: Vec<Class>,
-    /// The families of functions that save most, on the host's architecture, if the source names functions.
+    /// The families of functions that save most, on the host's architecture, if the source names
+    /// functions.
     pub families: Vec<Family>,
-    /// Functions that share no body although they differ in little, those with most bytes at stake first, on the host's
-    /// architecture.
+    /// Functions that share no body although they differ in little, those with most bytes at stake
+    /// first, on the host's architecture.
     pub near_misses: Vec<NearMiss>,
     /// Functions that differ only in constants and references, on the host's architecture.
     pub similar: Similar,
     /// Data objects.
     pub data: Data,
-    /// What was decided about each function and data object, for the target `host`.
+    /// The decision about each function and data object, for the target `host`.
     pub decisions: Vec<Decision>,
 }
 
@@ -274,13 +276,13 @@ impl Native {
         }
     }
 
-    /// What a person calls the target.
+    /// The name of the target for a person.
     pub fn title(&self) -> &str {
         target_title(&self.target)
     }
 }
 
-/// What a person calls a target of a report.
+/// The name of a target of a report for a person.
 pub fn target_title(target: &str) -> &str {
     match target {
         "x86_64" => "x86-64",
@@ -335,7 +337,8 @@ pub struct Seconds {
 /// A class of equal functions, or a set of similar ones, of which some were merged.
 #[derive(Debug, Default, Serialize)]
 pub struct Class {
-    /// The name of the function whose body is kept. If that is new, of the first for which it was made.
+    /// The name of the function whose body is kept. If that is new, of the first for which it was
+    /// made.
     pub representative: String,
     /// The name of that function alone.
     #[serde(skip)]
@@ -354,7 +357,7 @@ fn in_order<S: Serializer>(pairs: &[(&str, usize)], serializer: S) -> Result<S::
 ///
 /// # Errors
 ///
-/// What cannot be read or compiled, with `--verify` what is wrong with the result, and with
+/// Units that cannot be read or compiled, with `--verify` errors in the result, and with
 /// `--min-saved` that too little is saved.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { format, output, rows, repeat, min_saved, max_listings, .. } = opts;
@@ -395,7 +398,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     Ok(Exit::Done.into())
 }
 
-/// What is to be measured.
+/// A measurement to be made.
 pub struct Task<'a> {
     /// The unit.
     pub input: &'a Input,
@@ -411,14 +414,14 @@ pub struct Task<'a> {
     pub aliases: bool,
     /// The threads.
     pub jobs: JobsArg,
-    /// What is said meanwhile.
+    /// The options for progress and messages.
     pub general: &'a General,
 }
 
 impl Task<'_> {
-    /// The same for a page, on which there are no times, and in which a person can search.
+    /// This task for a page, on which there are no times, and in which a person can search.
     pub fn of_page(self) -> Self {
-        Task { rows: page::MOST_ROWS, repeat: 1, ..self }
+        Task { rows: page::MAX_ROWS, repeat: 1, ..self }
     }
 }
 
@@ -438,7 +441,8 @@ pub struct Measured<'a> {
 ///
 /// # Errors
 ///
-/// What cannot be read or compiled, with `--verify` what is wrong with the result, and what `finish` says.
+/// Units that cannot be read or compiled, with `--verify` errors in the result, and errors of
+/// `finish`.
 pub fn measure<R>(task: &Task<'_>, finish: impl FnOnce(Measured<'_>) -> Result<R>) -> Result<R> {
     let Task { input, pass, isas, rows, repeat, aliases, jobs, general } = *task;
     let jobs = jobs.start()?;
@@ -567,7 +571,8 @@ fn by_reason(reasons: impl Iterator<Item = Reason>) -> Vec<(&'static str, usize)
 fn largest(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Class> {
     let mut classes: BTreeMap<u32, (Option<FunctionIndex>, Class)> = BTreeMap::new();
     for (function, entry) in plan.entries() {
-        // Functions with extra arguments are counted with their parameterised body, whatever class they were of.
+        // Functions with extra arguments are counted with their parameterised body, whatever class
+        // they were of.
         let extra = !entry.extra_arguments().is_empty();
         let to = entry.disposition().representative().filter(|_| extra);
         let group = to.map_or(entry.class(), |to| plan.entry(to).class());

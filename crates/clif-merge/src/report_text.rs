@@ -1,4 +1,5 @@
-//! The report for a person: the answer first, then what saved most, what could still, what it costs.
+//! The report for a person: the answer first, then what saved most, what could still, what it
+//! costs.
 //!
 //! It renders what `report` has measured, and measures nothing.
 
@@ -81,14 +82,14 @@ pub fn text(report: &Report, verbose: bool) -> String {
     text + &times(report)
 }
 
-/// What is saved, in words.
+/// The saving, in words.
 pub fn answer(native: &Native) -> String {
     let bytes = native.bytes;
     let before = bytes_in_words(bytes.before);
     format!("{:.2}% of {before} of {} code saved", bytes.saved(), native.title())
 }
 
-/// What was asked, in one sentence.
+/// The answer, in one sentence.
 fn headline(report: &Report) -> String {
     let (native, Seconds { pass, compile_before, compile_after, .. }) =
         (report.host(), &report.seconds);
@@ -110,7 +111,7 @@ fn headline(report: &Report) -> String {
     text + "\n"
 }
 
-/// What saved most, by family; nothing if the source names no functions.
+/// The families that saved most; nothing if the source names no functions.
 fn families(families: &[Family]) -> String {
     if families.is_empty() {
         return String::new();
@@ -138,7 +139,7 @@ fn largest(classes: &[Class]) -> String {
     format!("\n{}", render(&[Align::Left, Align::Right, Align::Right], &rows))
 }
 
-/// What could still be saved.
+/// The pairs that could still be merged.
 fn near_misses(misses: &[NearMiss]) -> String {
     if misses.is_empty() {
         return String::new();
@@ -213,7 +214,7 @@ fn counters(counts: &Counts) -> String {
     text
 }
 
-/// What it costs.
+/// The times.
 fn times(report: &Report) -> String {
     let Seconds { read, walk, pass, compile_before, compile_after } = report.seconds;
     let mut rows =

@@ -1,8 +1,8 @@
-//! What is said of a sharing map: which functions of which units share bodies, and why two functions of different units do
-//! or do not.
+//! The explanation of a sharing map: which functions of which units share bodies, and why two
+//! functions of different units do or do not.
 //!
-//! It knows what summaries say. It does *not* read code: for functions of different shapes, the rest of the answer is
-//! `clif-merge why` of the units as text.
+//! It knows what summaries say. It does *not* read code: for functions of different shapes, the
+//! rest of the answer is `clif-merge why` of the units as text.
 
 use crate::args::SimilarPolicy;
 use crate::table::thousands;
@@ -76,7 +76,7 @@ impl Sets {
         if let Some(error) = self.failed {
             bail!("{error}");
         }
-        // Those that save the same stay in the order of their shapes.
+        // Shapes with equal savings stay in their order.
         self.sets.sort_by_key(|set| -set.saved);
         Ok(self.sets)
     }
@@ -132,8 +132,8 @@ pub fn is_summary(path: &PathBuf) -> bool {
     file.is_ok_and(|mut file| file.read_exact(&mut head).is_ok()) && head == *b"CLIFSUMS"
 }
 
-/// The function that a name means: `SYMBOL` or `UNIT:SYMBOL`, where a `%` may be left out. A symbol of which several units
-/// have a function needs the unit.
+/// The function that a name means: `SYMBOL` or `UNIT:SYMBOL`, where a `%` may be left out. A symbol
+/// of which several units have a function needs the unit.
 fn find(name: &str, summaries: &[Summaries<'_>]) -> Result<UnitSummary> {
     let mut found: Vec<UnitSummary> = Vec::new();
     for summaries in summaries {
@@ -169,7 +169,7 @@ struct Shape {
     /// The unit and symbol of each.
     names: Vec<(String, String)>,
     sets: Vec<SetDecision>,
-    /// What would be decided about the two functions in question if there were no others.
+    /// The decision about the two functions in question if there were no others.
     alone: Option<SetDecision>,
 }
 
@@ -186,8 +186,8 @@ impl Shape {
     }
 }
 
-/// What is decided about the functions of the shapes of two functions, each of which has its shape; `None` for one whose shape
-/// no other function has. Combines all summaries once.
+/// The decisions about the functions of the shapes of two functions, each of which has its shape;
+/// `None` for one whose shape no other function has. Combines all summaries once.
 fn shapes_of(
     two: [&UnitSummary; 2],
     summaries: &[Summaries<'_>],
@@ -224,7 +224,7 @@ fn shapes_of(
     }
 }
 
-/// What a function has at a place, in words.
+/// The value of a function at a place, in words.
 fn cell(of: &UnitSummary, cell: &Cell) -> String {
     let symbol = |symbol: u32| match &of.symbols[symbol as usize] {
         Identity::Name(name) => name.clone(),
@@ -250,7 +250,7 @@ fn cell(of: &UnitSummary, cell: &Cell) -> String {
     }
 }
 
-/// What two functions have at a place is the same, in whatever units they are.
+/// Whether two functions have one value at a place, in whatever units they are.
 fn is_same(a: &UnitSummary, x: &Cell, b: &UnitSummary, y: &Cell) -> bool {
     let of = |unit: &UnitSummary, cell: &Cell| {
         cranelift_mergefunc::units::cell_hash(cell, |symbol| {
@@ -303,7 +303,7 @@ pub fn why(names: &[String], summaries: &[Summaries<'_>], policy: SimilarPolicy)
             "They are in one unit, which decides about them by itself.\n"
         }
         ([_, _], None) => {
-            "A body for both would not save enough: thunks and what they pass take nearly as many bytes, or a call \
+            "A body for both would not save enough: thunks and what they pass take nearly the saved bytes, or a call \
              in a loop would go through a pointer.\n"
         }
     };

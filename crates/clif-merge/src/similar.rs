@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Similar {
     #[serde(flatten)]
     all: Sums,
-    /// The same by the number of extra arguments of a body for the whole set, the smallest first.
+    /// The sums by the number of extra arguments of a body for the whole set, the smallest first.
     by_parameters: Vec<ByParameters>,
 }
 
@@ -47,8 +47,9 @@ impl Sums {
     }
 }
 
-/// Bytes of code that merging similar functions saves, on the architecture of these sizes: all bytes saved,
-/// except those of functions that are equal to another one. The cost of passing extra arguments is subtracted.
+/// Bytes of code that merging similar functions saves, on the architecture of these sizes: all
+/// bytes saved, except those of functions that are equal to another one. The cost of passing extra
+/// arguments is subtracted.
 pub fn saved(plan: &Plan, sizes: &Sizes) -> i64 {
     let sets = plan.similar_sets().iter().filter(|set| set.body.is_some());
     let similar: BTreeSet<FunctionIndex> =

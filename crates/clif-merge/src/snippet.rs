@@ -43,7 +43,7 @@ pub struct Excerpt<'a> {
     pub marked: usize,
     /// The column of the word that is marked, from 1; nothing marks the whole line.
     pub column: Option<usize>,
-    /// What is said about it.
+    /// The label of the mark.
     pub label: String,
 }
 

@@ -1,8 +1,9 @@
 //! The frames of a stack of a linked image: to which functions, of which units, they belong.
 //!
 //! Each unit says which functions its code runs and calls, by the names that linkers know
-//! (`cranelift_mergefunc::explain::FrameTable`). Here the names of all units become one program: a call of a symbol that another
-//! unit defines is a call of the function there, and code that units share is code of the functions of all of them.
+//! (`cranelift_mergefunc::explain::FrameTable`). Here the names of all units become one program: a
+//! call of a symbol that another unit defines is a call of the function there, and code that units
+//! share is code of the functions of all of them.
 //!
 //! It does *not* walk a stack.
 
@@ -15,7 +16,7 @@ use cranelift_mergefunc_frames::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What a unit says of its code, as it is written.
+/// The code of a unit, as it is written.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct WrittenFrames {
     /// The names of functions, by their numbers in the table.
@@ -37,7 +38,7 @@ impl WrittenFrames {
 
     /// # Errors
     ///
-    /// What is wrong with the table.
+    /// Errors in the table.
     pub fn read(self) -> Result<UnitFrames> {
         let WrittenFrames { functions, code, table } = self;
         let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
@@ -67,7 +68,7 @@ impl WrittenFrames {
     }
 }
 
-/// What a unit says of its code.
+/// The code of a unit.
 #[derive(Clone, Debug)]
 pub struct UnitFrames {
     table: Table,
@@ -98,8 +99,9 @@ pub struct Candidate<'a> {
 /// A frame, and the functions to which it can belong: none, if it is not of code of the units.
 pub type Frame<'a> = (u64, Vec<Candidate<'a>>);
 
-/// To which functions the frames of a stack belong, innermost first, without those of thunks. The first address is that of the
-/// instruction that trapped, or a return address as all others. `units` are those of the map, in its order.
+/// To which functions the frames of a stack belong, innermost first, without those of thunks. The
+/// first address is that of the instruction that trapped, or a return address as all others.
+/// `units` are those of the map, in its order.
 ///
 /// # Errors
 ///
@@ -135,7 +137,7 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// What is known of a frame from its address alone.
+    /// The level of a frame, by its address alone.
     fn level(&self, address: u64, is_return: bool) -> Result<Level<Function>> {
         let inside = address - u64::from(is_return && address > 0);
         let mut level = Level { running: Vec::new(), is_thunk: false };
@@ -149,7 +151,8 @@ impl Program<'_> {
                 let Some(code) = frames.code.iter().position(|own| own == name) else { continue };
                 let place = Place { offset, is_return };
                 let mut found = frames.table.level(code, place)?;
-                // Of a stack that begins in code of others, the innermost address is a return address, too.
+                // Of a stack that begins in code of others, the innermost address is a return
+                // address, too.
                 if !is_return && found.running.iter().all(|at| at.location.is_none()) {
                     found = frames.table.level(code, Place { is_return: true, ..place })?;
                 }

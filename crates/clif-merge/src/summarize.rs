@@ -19,10 +19,11 @@ use std::process::ExitCode;
 
 /// Write a summary of a unit, for merging across units
 ///
-/// A program is compiled as many units, which share function bodies: 'summarize' each unit, 'combine' all
-/// summaries to a sharing map, and 'compile --map' each unit. Targets, settings and --compare-debug-info must be the same
-/// in all three steps. The summary has no code: of each function a digest of its shape, its constants and what it
-/// refers to, and a predicted size. The same unit gives the same bytes.
+/// A program is compiled as several units, which share function bodies: 'summarize' each unit,
+/// 'combine' all summaries to a sharing map, and 'compile --map' each unit. Targets, settings and
+/// --compare-debug-info must be the same in all three steps. The summary has no code: of each
+/// function a digest of its shape, its constants and what it refers to, and a predicted size. The
+/// same unit gives the same bytes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
@@ -52,7 +53,7 @@ Examples:
 ///
 /// # Errors
 ///
-/// What cannot be read or written.
+/// Files that cannot be read or written.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { input, output, name, common } = opts;
     let name = match name {
@@ -79,7 +80,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
 ///
 /// # Errors
 ///
-/// What cannot be added to a unit.
+/// Units without a summary.
 pub fn summary_of(
     unit: &Unit,
     options: &Options<'_>,

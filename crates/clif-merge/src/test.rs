@@ -1,7 +1,7 @@
 //! `clif-merge test`: runs filetests and reports.
 //!
-//! Finds the files, has them checked by `filetest` in processes of their own, and prints one line for
-//! each that failed or was skipped, in the order of the files.
+//! Finds the files, has them checked by `filetest` in processes of their own, and prints one line
+//! for each that failed or was skipped, in the order of the files.
 
 use crate::exit::Exit;
 use crate::filetest::workers::{self, Limits};
@@ -16,9 +16,9 @@ use std::time::Duration;
 
 /// Run filetests: functions with the expected results of merging them
 ///
-/// A file says at its beginning how it is tested: 'test merge' compares the disposition of every function,
-/// 'test run' calls functions before and after merging; filetests/readme.clif describes the format. A file
-/// whose code crashes or never ends has failed, and the others run all the same. With
+/// A file says at its beginning how it is tested: 'test merge' compares the disposition of every
+/// function, 'test run' calls functions before and after merging; filetests/readme.clif describes
+/// the format. A file whose code crashes or never ends has failed, and the others still run. With
 /// CRANELIFT_TEST_BLESS=1 in the environment, expectations are rewritten instead of compared.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
@@ -165,10 +165,11 @@ fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
         let cannot_read = || format!("cannot read {}", path.display());
         let is_directory = std::fs::metadata(path).with_context(cannot_read)?.is_dir();
         let mut any = false;
-        // What is yet to be visited, the next one last.
+        // The entries still to be visited, the next one last.
         let mut open = vec![Entry { path: path.clone(), is_directory }];
         while let Some(Entry { path, is_directory }) = open.pop() {
-            // A path that cannot be resolved, such as that of a pipe on the command line, is used as it is.
+            // A path that cannot be resolved, such as that of a pipe on the command line, is used
+            // as it is.
             let is_new = seen.insert(std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone()));
             any |= !is_directory || !is_new;
             if is_new && is_directory {

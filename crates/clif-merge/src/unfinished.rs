@@ -1,4 +1,5 @@
-//! What is being written and must not be left behind: a file that is half written, and a directory of temporary files.
+//! Unfinished output that must not be left behind: a file that is half written, and a directory of
+//! temporary files.
 //!
 //! When a signal asks the program to end (`SIGINT`, `SIGTERM`), this is the only clean-up.
 //! On systems other than Unix, they stay where they are when the program is ended.
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tempfile::{NamedTempFile, TempDir};
 
-/// What there is to remove.
+/// The files and directories to remove.
 #[derive(Debug)]
 struct Unfinished {
     file: Option<PathBuf>,
@@ -32,7 +33,7 @@ static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished { file: None, direc
 ///
 /// # Errors
 ///
-/// What `make` says.
+/// Errors of `make`.
 pub fn begin(
     make: impl FnOnce() -> std::io::Result<NamedTempFile>,
 ) -> std::io::Result<NamedTempFile> {
@@ -49,8 +50,8 @@ pub fn finished() {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner).file = None;
 }
 
-/// A directory for temporary files, which is removed with all that is in it when it is dropped, or when a signal ends
-/// the program before. There is one at a time.
+/// A directory for temporary files, which is removed with all that is in it when it is dropped, or
+/// when a signal ends the program before. There is one at a time.
 #[derive(Debug)]
 pub struct Directory(TempDir);
 
@@ -59,7 +60,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Errors of the system.
     pub fn new() -> std::io::Result<Directory> {
         heed_signals();
         let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +77,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // The same as on a signal, so that there is one way to remove it.
+        // As on a signal, so that there is one way to remove the file.
         let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(directory) = unfinished.directory.take() {
             remove_directory(&directory);
@@ -96,24 +97,24 @@ fn remove_directory(path: &Path) {
     }
 }
 
-/// What a signal does instead of ending the program.
+/// The action of a signal instead of ending the program.
 static AT_SIGNAL: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
-/// From now on, signals that ask the program to end call `end`, which makes it end by itself. Only where there are such
-/// signals, and once for a program.
+/// From now on, signals that ask the program to end call `end`, which makes it end by itself. Only
+/// where there are such signals, and once for a program.
 pub fn end_with(end: Box<dyn Fn() + Send + Sync>) {
     heed_signals();
     let _ = AT_SIGNAL.set(end);
 }
 
-/// Removes all of it, if there is something and nothing is just being done with it.
+/// Removes the unfinished output, if there is some and no thread is using it.
 pub fn remove() {
     if let Ok(mut unfinished) = UNFINISHED.try_lock() {
         unfinished.remove();
     }
 }
 
-/// From now on, removes all of it before a signal ends the program.
+/// From now on, removes the unfinished output before a signal ends the program.
 #[cfg(unix)]
 fn heed_signals() {
     use signal_hook::consts::{SIGINT, SIGTERM};
@@ -132,8 +133,8 @@ fn heed_signals() {
                     end();
                     continue;
                 }
-                // The parent process learns which signal ended the program. The lock is not released,
-                // so that nothing else is begun.
+                // The parent process learns which signal ended the program. The lock is not
+                // released, so that nothing else is begun.
                 let _ = emulate_default_handler(signal);
             }
         });

@@ -1,5 +1,5 @@
-//! `clif-merge why`: why two functions or two data objects merged, or did not; for one, which others
-//! resemble it.
+//! `clif-merge why`: why two functions or two data objects merged, or did not; for one, which
+//! others resemble it.
 //!
 //! Two functions: the first difference, with carets under it in both listings, and the rule that
 //! makes it matter. Where they differ only in references, it says which pair to ask about
@@ -35,8 +35,8 @@ use std::process::ExitCode;
 /// Explain why two functions or data objects merged or did not, or which others resemble one
 ///
 /// The last one or two arguments are names of functions, or of data objects, such as %f or u0:1;
-/// what stands before them is the unit. Of summaries, they are functions of different units, such as f or
-/// UNIT:f: why they share a body or do not.
+/// what stands before them is the unit. Of summaries, they are functions of different units, such
+/// as f or UNIT:f: why they share a body or do not.
 // The two options that all subcommands accept, and that make no difference to this one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
@@ -72,7 +72,7 @@ const CONTEXT: usize = 4;
 ///
 /// # Errors
 ///
-/// What cannot be read, and names that the unit does not have.
+/// Units that cannot be read, and names that the unit does not have.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { words, neighbours, defaults, common } = opts;
     if words.first().is_some_and(is_summary) {
@@ -127,7 +127,7 @@ fn split(words: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Vec<String>)> {
             word.starts_with('%') || numbers.is_some_and(|(a, b)| digits(a) && digits(b))
         })
     };
-    // What the source calls a function can look like anything; a file that is there is no name.
+    // A function's name in the source can look like anything; a file that is there is no name.
     let is_source_name = |word: &PathBuf| word.as_os_str() != "-" && !word.exists();
     let syntactic = words.iter().rev().take_while(|word| is_name(word)).count();
     // Names are one or two, and the unit stands before them.
@@ -165,7 +165,8 @@ enum Item {
 }
 
 impl<'a> Explainer<'a> {
-    /// Explains `plan`, which was made of `unit` under `options`. `names` has the names of new bodies, too.
+    /// Explains `plan`, which was made of `unit` under `options`. `names` has the names of new
+    /// bodies, too.
     pub fn new(
         unit: &'a Unit,
         sources: &'a [Source],
@@ -230,14 +231,14 @@ impl<'a> Explainer<'a> {
         format!("{}: {what}{extra} [{id}]: {explanation}", self.described(function))
     }
 
-    /// The functions that a function shares or could share a parameterised body with, and the bytes that this
-    /// saves. Empty if there are none.
+    /// The functions that a function shares or could share a parameterised body with, and the bytes
+    /// that this saves. Empty if there are none.
     pub fn similar(&self, function: FunctionIndex) -> String {
         let sets = self.plan.similar_sets().iter().rev();
         let Some(set) = sets.into_iter().find(|set| set.members.contains(&function)) else {
             return String::new();
         };
-        let SimilarSet { members, parameters, selects, body, saved } = set;
+        let SimilarSet { members, parameters, has_selector, body, saved } = set;
         let others = members.iter().filter(|&&member| member != function);
         let others: Vec<String> = others.take(NAMED).map(|&other| self.described(other)).collect();
         let more = match members.len() - 1 - others.len() {
@@ -261,7 +262,7 @@ impl<'a> Explainer<'a> {
             }
             (_, None) => "there is no body for all of them".to_owned(),
         };
-        let differs = match selects {
+        let differs = match has_selector {
             true => "few instructions, where the body branches".to_owned(),
             false => {
                 let plural = plural(*parameters);
@@ -410,7 +411,7 @@ impl<'a> Explainer<'a> {
             Some(site) => {
                 self.listings.line_of(&given.place, site).map(|line| line - given.place.line)
             }
-            // What is not written at all is missed at the end of the one that goes on.
+            // A line that is not written at all is missed at the end of the one that goes on.
             None => Some(lines.len() - 1),
         };
         let at = at.unwrap_or(0).min(lines.len() - 1);

@@ -128,7 +128,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// What to ask next of two symbols that data objects point to.
+    /// The next comparison for two symbols that data objects point to.
     fn targets(&self, x: &UserExternalName, y: &UserExternalName) -> String {
         let by_class =
             [x, y].iter().all(|target| class_of_address(self.unit, self.plan, target).is_some());

@@ -1,8 +1,9 @@
 //! The program `clif-merge` as its users meet it: command lines in, exit codes and texts out.
 //!
-//! Each test runs the program in a process of its own. Whether it merges correctly is for the filetests;
-//! these tests are about the rest: files, options, errors, output. What the program prints is pinned in
-//! `cli/*.trycmd`, which `text.rs` runs; here are objects, pipes, signals, JSON, and properties of many inputs.
+//! Each test runs the program in a process of its own. Whether it merges correctly is for the
+//! filetests; these tests are about the rest: files, options, errors, output. The output of the
+//! program is pinned in `cli/*.trycmd`, which `text.rs` runs; here are objects, pipes, signals,
+//! JSON, and properties of many inputs.
 
 #[path = "cli/across.rs"]
 mod across;
@@ -54,7 +55,8 @@ use std::process::{Command, Stdio};
 
 const FUNCTION: &str = "function %f(i32) -> i32 {\nblock0(v0: i32):\n    return v0\n}\n";
 
-/// What is said of each unit of `malformed.txt`, by every command. `SNAPSHOTS=overwrite` writes it.
+/// The messages of every command about each unit of `malformed.txt`. `SNAPSHOTS=overwrite` writes
+/// them.
 #[test]
 fn malformed_units_end_with_1() {
     let file = inputs().join("malformed.txt");
@@ -227,8 +229,8 @@ fn merging_again_changes_nothing() {
             let identical = [&identical[..], &["--target", target]].concat();
             let first = run(&[&["merge", text_of(file)], &identical[..], way].concat());
             assert_eq!(first.code, 0, "{}: {}", file.display(), first.stderr);
-            // The options are in the text now, except the target and `--aliases` for data: data objects that were
-            // kept for lack of aliases would become aliases now.
+            // The options are in the text now, except the target and `--aliases` for data: data
+            // objects that were kept for lack of aliases would become aliases now.
             let mut again = [&["merge", "-"], &identical[..]].concat();
             if way.contains(&"--aliases") || !text.contains(";@ data") {
                 again.push("--aliases");
@@ -472,8 +474,8 @@ fn a_long_chain_of_functions() {
     let arguments = ["merge", "-", "--linkage", "local", "--addresses", "insignificant"];
     run_with(&[&arguments[..], &["--similar", "off"]].concat(), unit.as_bytes())
         .expect(0, "merged 0 of 20000 functions");
-    // Each function calls a different one, so that one parameterised body replaces all of them: the callee
-    // is its extra argument.
+    // Each function calls a different one, so that one parameterised body replaces all of them: the
+    // callee is its extra argument.
     run_with(&arguments, unit.as_bytes()).expect(0, "merged 20000 of 20000 functions");
 }
 
@@ -514,7 +516,7 @@ fn the_report_of_similar_functions() {
     // The set may be divided into one function and the others.
     assert!((4..=5).contains(&(count("functions") + count("left"))), "{similar}");
     let native = &report["native"][report["host"].as_str().expect("a name").replace('-', "_")];
-    // What the sets save is predicted; the total is measured after merging.
+    // The savings of the sets are predicted; the total is measured after merging.
     let bytes = |name: &str| native[name].as_i64().expect("a number");
     assert!(similar["saved"].as_i64().expect("a number") > 0, "{report}");
     assert!(bytes("saved_by_similar") <= bytes("before") - bytes("after"), "{report}");

@@ -63,7 +63,8 @@ fn passes(file: &Path) -> Result<(), Failed> {
     }
 }
 
-/// `print` compares what happens before and after merging only, so a result that is wrong both times goes unnoticed.
+/// `print` compares what happens before and after merging only, so a result that is wrong both
+/// times goes unnoticed.
 fn results_are_said(files: &[PathBuf]) -> Result<(), Failed> {
     for file in files {
         let text = std::fs::read_to_string(file)?;
@@ -83,7 +84,7 @@ struct Case {
     text: &'static str,
     options: &'static [&'static str],
     code: i32,
-    /// What stands in the output, in this order.
+    /// The texts in the output, in this order.
     says: &'static [&'static str],
 }
 
@@ -165,8 +166,8 @@ const CASES: &[Case] = &[
         ],
     },
     Case {
-        // The results of `print` were printed and dropped, so that most filetests of similar functions
-        // compared nothing when they ran.
+        // The results of `print` were printed and dropped, so that most filetests of similar
+        // functions compared nothing when they ran.
         name: "another result of print after merging fails",
         text: "test run\ntarget x86_64\ntarget aarch64\n\nfunction %f(i32) -> i32 {\n\
                block0(v0: i32):\n    return v0\n}\n\nfunction %g(i32) -> i32 {\n\

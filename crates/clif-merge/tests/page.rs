@@ -1,7 +1,8 @@
 //! Pages of `clif-merge` in a real browser.
 //!
-//! Each test has a browser of its own, and works in it with the mouse or with the keyboard. What a page must be apart
-//! from that, such as the same bytes with any number of jobs, is tested here as well.
+//! Each test has a browser of its own, and works in it with the mouse or with the keyboard.
+//! Requirements of a page apart from that, such as the same bytes with any number of jobs, are
+//! tested here as well.
 
 #[path = "page/browser.rs"]
 mod browser;
@@ -325,7 +326,7 @@ fn thirty_thousand_functions_are_not_too_many() {
     assert_eq!(bounded(&page), 200);
     page.click("#classes-section > .more");
     assert_eq!(bounded(&page), 400);
-    // What the budget did not suffice for says where it is to be had.
+    // A listing beyond the budget says where it is to be had.
     page.value("document.querySelector('#class-table tbody tr:last-child a').click()");
     page.wait("document.getElementById('detail').open");
     page.wait("document.getElementById('verdict').innerText.includes('clif-merge why')");

@@ -1,7 +1,7 @@
 //! Is the merged unit what it should be?
 //!
-//! The independent checker proves the plan, and Cranelift's verifier looks at every function that is
-//! not the one that was read. What fails here is a bug of the pass.
+//! The independent checker proves the plan, and Cranelift's verifier looks at every function that
+//! is not the one that was read. A failure here is a bug of the pass.
 
 use crate::data::GivenData;
 use crate::pass::{Emit, Merged};
@@ -15,7 +15,7 @@ use cranelift_mergefunc::data::{DataIndex, DataObject};
 use cranelift_mergefunc::{Bodies, FunctionIndex, Options, cranelift_codegen};
 use std::fmt;
 
-/// What is wrong with a merged unit, for a person to read.
+/// An error in a merged unit, for a person to read.
 #[derive(Debug)]
 pub struct CheckError(String);
 
@@ -85,8 +85,8 @@ impl Bodies for Given<'_> {
     }
 }
 
-/// A body is valid, as functions are when a unit is read, and for the target if all of those are from
-/// which it was made.
+/// A body is valid, as functions are when a unit is read, and for the target if all of those are
+/// from which it was made.
 fn valid(
     unit: &Unit,
     merged: &Merged,
@@ -109,8 +109,8 @@ fn valid(
     Err(CheckError(format!("function {name} is not valid after merging:\n{drawn}")))
 }
 
-/// The functions of the unit, which are the first `count`, whose code may be in a body: the body's own
-/// function, or, if the body is new, the functions that it replaces.
+/// The functions of the unit, which are the first `count`, whose code may be in a body: the body's
+/// own function, or, if the body is new, the functions that it replaces.
 fn made_of(merged: &Merged, index: usize, count: usize) -> impl Iterator<Item = usize> {
     let body = FunctionIndex::new(index);
     (0..count).filter(move |&function| match index < count {

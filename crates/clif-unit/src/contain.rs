@@ -1,4 +1,5 @@
-//! Panics of Cranelift's reader and verifier, which panic at some texts where they should return an error.
+//! Panics of Cranelift's reader and verifier, which panic at some texts where they should return an
+//! error.
 //!
 //! It does *not* set a panic hook: a program that has one asks [`intercepted`] in it.
 
@@ -12,8 +13,8 @@ thread_local! {
     static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// For a panic hook: whether the panic happens within [`contain`]. Its message is then kept for the caller of that,
-/// and nothing is to be printed.
+/// For a panic hook: whether the panic happens within [`contain`]. Its message is then kept for the
+/// caller of that, and nothing is to be printed.
 pub fn intercepted(message: &str) -> bool {
     let contained = CONTAINED.get() > 0;
     if contained {
@@ -28,8 +29,8 @@ pub fn intercepted(message: &str) -> bool {
 ///
 /// # Errors
 ///
-/// The message of the panic, with its place if the panic hook calls [`intercepted`] and the panic did not come from
-/// another thread.
+/// The message of the panic, with its place if the panic hook calls [`intercepted`] and the panic
+/// did not come from another thread.
 pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     CONTAINED.set(CONTAINED.get() + 1);
     let result = catch_unwind(AssertUnwindSafe(work));

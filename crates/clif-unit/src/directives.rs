@@ -2,8 +2,8 @@
 //!
 //! A line `;@ linkage=local pinned` right above `function` holds for that function. Words are
 //! separated by spaces; several lines may stand above one function; a word may not be repeated.
-//! A line `;@ defaults linkage=local` holds for everything below it in its text that has no such directive.
-//! How they are read is for `words`; this module gives and prints attributes.
+//! A line `;@ defaults linkage=local` holds for everything below it in its text that has no such
+//! directive. How they are read is for `words`; this module gives and prints attributes.
 
 pub use crate::words::{PREFIX, parse_addresses, parse_linkage};
 
@@ -13,9 +13,9 @@ use cranelift_mergefunc::data::DataAttributes;
 
 /// The attributes of a function, where `defaults` hold for what was not said.
 pub fn attributes(said: &Said, defaults: Attributes) -> Attributes {
-    // A function that is already a thunk or an alias stays one. A reference to it equals no reference
-    // to another function: it did not when the thunk or alias was made, so that merging a merged unit
-    // changes nothing.
+    // A function that is already a thunk or an alias stays one. A reference to it equals no
+    // reference to another function: it did not when the thunk or alias was made, so that merging a
+    // merged unit changes nothing.
     let settled = said.thunk.is_some() || said.alias.is_some();
     Attributes {
         linkage: said.linkage.unwrap_or(defaults.linkage),
@@ -31,9 +31,10 @@ pub fn attributes(said: &Said, defaults: Attributes) -> Attributes {
     }
 }
 
-/// The line that begins a text: the defaults for functions and data objects without directives. These are
-/// always the defaults of the tool and not of the run; and they are written, so that the text means the same
-/// under any command line. `functions` and `data` are whether the text has functions and data objects.
+/// The line that begins a text: the defaults for functions and data objects without directives.
+/// These are always the defaults of the tool and not of the run; and they are written, so that the
+/// text means the same under any command line. `functions` and `data` are whether the text has
+/// functions and data objects.
 pub fn defaults_line(functions: bool, data: bool) -> String {
     let Attributes { linkage, addresses, .. } = Attributes::default();
     let mut words = Vec::new();
@@ -50,13 +51,13 @@ pub fn defaults_line(functions: bool, data: bool) -> String {
     }
 }
 
-/// The directive line for `attributes` below [`defaults_line`], and for a function that became a thunk or an
-/// alias; empty if all attributes are the defaults.
+/// The directive line for `attributes` below [`defaults_line`], and for a function that became a
+/// thunk or an alias; empty if all attributes are the defaults.
 pub fn line_for(attributes: Attributes, became: Option<(&str, &str)>) -> String {
     line_below(Attributes::default(), attributes, became)
 }
 
-/// The same below defaults of another linkage and other addresses.
+/// The directive line below defaults of another linkage and other addresses.
 pub fn line_below(
     defaults: Attributes,
     attributes: Attributes,

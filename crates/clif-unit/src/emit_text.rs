@@ -1,9 +1,10 @@
 //! The merged unit as text.
 //!
-//! First comes the line of defaults, then the data objects, then the functions, each below a directive line
-//! for the attributes that CLIF cannot express; both in the order of the unit. The text is a unit again, the
-//! same one under any command line, and merging it changes nothing. Comments that say what the source calls
-//! functions are kept; other lines of the input (`test` and `target` lines, other comments) are not written.
+//! First comes the line of defaults, then the data objects, then the functions, each below a
+//! directive line for the attributes that CLIF cannot express; both in the order of the unit. The
+//! text is a unit again, the same one under any command line, and merging it changes nothing.
+//! Comments that say what the source calls functions are kept; other lines of the input (`test` and
+//! `target` lines, other comments) are not written.
 
 use crate::data;
 use crate::directives;
@@ -81,7 +82,8 @@ fn thunk(
     merged.names.restore(&call_thunk(name, signature, arguments, to, &CALL_THUNKS))
 }
 
-/// The attributes of a function of the merged unit, without those that it takes over from merged functions.
+/// The attributes of a function of the merged unit, without those that it takes over from merged
+/// functions.
 fn attributes(unit: &Unit, merged: &Merged, function: FunctionIndex) -> Attributes {
     let alignment = merged.plan.entry(function).alignment();
     if let Some(given) = unit.given.get(function.index()) {
@@ -97,8 +99,8 @@ fn attributes(unit: &Unit, merged: &Merged, function: FunctionIndex) -> Attribut
     }
 }
 
-/// The functions whose addresses are held outside of the unit: their own, or that of a function that they
-/// replace.
+/// The functions whose addresses are held outside of the unit: their own, or that of a function
+/// that they replace.
 fn address_taken(unit: &Unit, merged: &Merged) -> Vec<bool> {
     let mut taken: Vec<bool> =
         unit.given.iter().map(|given| given.attributes.address_taken).collect();

@@ -1,9 +1,10 @@
-//! The numbered entities of a function: what its text says of them, and what Cranelift's reader makes of it.
+//! The numbered entities of a function: what its text says of them, and what Cranelift's reader
+//! makes of it.
 //!
-//! The reader fills the gaps in the numbers of entities (`gv1` without `gv0`) with entities that the text does not
-//! have, and looks up only some of the references to them. So every entity that a text names must be declared in it:
-//! then nothing refers to what fills gaps. Of symbols and callees that fill gaps, the names are empty; no text can
-//! write such a name, and none is printed.
+//! The reader fills the gaps in the numbers of entities (`gv1` without `gv0`) with entities that
+//! the text does not have, and looks up only some of the references to them. So every entity that a
+//! text names must be declared in it: then nothing refers to what fills gaps. Of symbols and
+//! callees that fill gaps, the names are empty; no text can write such a name, and none is printed.
 
 use crate::scan::words;
 use cranelift_codegen::ir::entities::AnyEntity;
@@ -15,11 +16,11 @@ use cranelift_mergefunc::cranelift_codegen;
 use cranelift_reader::SourceMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is wrong in a text: its line (from 0), its column (from 1), and the message.
+/// An error in a text: its line (from 0), its column (from 1), and the message.
 pub(crate) type Wrong = (usize, usize, String);
 
-/// The first word of a function's text for an entity that the text does not declare. Values and blocks are looked up
-/// by the reader and the verifier.
+/// The first word of a function's text for an entity that the text does not declare. Values and
+/// blocks are looked up by the reader and the verifier.
 pub(crate) fn undeclared(text: &str, func: &Function, map: &SourceMap) -> Option<Wrong> {
     first_undeclared(text, |_, entity| match entity {
         // The reader takes them in order only, and remembers no places.
@@ -28,7 +29,7 @@ pub(crate) fn undeclared(text: &str, func: &Function, map: &SourceMap) -> Option
     })
 }
 
-/// The same for a text at which the reader panicked.
+/// Finds an undeclared entity in a text at which the reader panicked.
 pub(crate) fn undeclared_in_malformed(text: &str) -> Option<Wrong> {
     let mut declared = BTreeSet::new();
     for line in text.lines() {
@@ -43,7 +44,8 @@ pub(crate) fn undeclared_in_malformed(text: &str) -> Option<Wrong> {
     })
 }
 
-/// Why the reader panicked, if the text has a constant without a number, which gets one that the text declares.
+/// Why the reader panicked, if the text has a constant without a number, which gets one that the
+/// text declares.
 pub(crate) fn clash_of_constants(text: &str, panic: &str) -> Option<Wrong> {
     let (_, clash) = panic.split_once("overwrite an existing constant ")?;
     let (constant, _) = clash.split_once(':')?;
@@ -73,8 +75,8 @@ fn first_undeclared(text: &str, declared: impl Fn(&str, AnyEntity) -> bool) -> O
     None
 }
 
-/// The entity that a word names, if it is one of those that are declared in front of the first block, and what it is
-/// called.
+/// The entity that a word names, if it is one of those that are declared in front of the first
+/// block, and what it is called.
 fn entity(word: &str) -> Option<(&'static str, AnyEntity)> {
     // Most words are values, opcodes and types.
     if !word.starts_with(['s', 'd', 'g', 'f', 'c', 'r']) {
@@ -103,8 +105,8 @@ pub(crate) fn fills_gap(name: &ExternalName) -> bool {
     matches!(name, ExternalName::TestCase(name) if name.raw().is_empty())
 }
 
-/// Numbers the constants of a function without gaps, in their order. Cranelift gives the next new constant the number
-/// that the count of them is, and panics if there is one already.
+/// Numbers the constants of a function without gaps, in their order. Cranelift gives the next new
+/// constant the number that the count of them is, and panics if there is one already.
 pub(crate) fn renumber_constants(func: &mut Function) {
     let pool = &mut func.dfg.constants;
     let all: Vec<_> = pool.iter().map(|(&handle, data)| (handle, data.clone())).collect();

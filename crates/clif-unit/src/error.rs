@@ -43,7 +43,7 @@ impl Place {
 /// A mistake in a text. Shown as one line for each place: the first with the message.
 #[derive(Debug)]
 pub struct TextError {
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// Where, and which other places have to do with it.
     pub marks: Vec<Mark>,
@@ -54,7 +54,7 @@ pub struct TextError {
 pub struct Mark {
     /// Where it is.
     pub place: Place,
-    /// What is there; the message says it if this is empty.
+    /// The text in question; the message says it if this is empty.
     pub label: String,
     /// The line of the text.
     pub text: Option<String>,
@@ -110,8 +110,8 @@ macro_rules! bail_at {
 }
 pub(crate) use bail_at;
 
-/// A target or a setting that does not exist or that the target does not know. A program reports it as an error of
-/// its command line.
+/// A target or a setting that does not exist or that the target does not know. A program reports it
+/// as an error of its command line.
 #[derive(Debug)]
 pub struct UsageError(String);
 

@@ -6,8 +6,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_mergefunc::{ExtraArgument, cranelift_codegen};
 
-/// Extra arguments as text for a person: types and numbers, in bits where these are passed as floating-point numbers, or
-/// names and offsets in bytes. Empty if there are none.
+/// Extra arguments as text for a person: types and numbers, in bits where these are passed as
+/// floating-point numbers, or names and offsets in bytes. Empty if there are none.
 pub fn text(arguments: &[ExtraArgument], names: &Names) -> String {
     let one = |argument: &ExtraArgument| match argument {
         ExtraArgument::Constant { ty, bits } if !ty.is_int() => format!("{ty} {bits:#x}"),
@@ -25,8 +25,8 @@ pub fn text(arguments: &[ExtraArgument], names: &Names) -> String {
     arguments.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The extra arguments that a function which calls another one passes behind its own parameters, up to the
-/// first that is neither a constant nor an address. For a call thunk these are all.
+/// The extra arguments that a function which calls another one passes behind its own parameters, up
+/// to the first that is neither a constant nor an address. For a call thunk these are all.
 pub fn extra(func: &Function) -> Vec<ExtraArgument> {
     let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
     let mut calls = insts
@@ -36,7 +36,8 @@ pub fn extra(func: &Function) -> Vec<ExtraArgument> {
     extra.iter().map_while(|&value| argument(func, value)).collect()
 }
 
-/// A constant or an address that a function computes, passed as it is or as a floating-point number of the same bits.
+/// A constant or an address that a function computes, passed as it is or as a floating-point number
+/// of the same bits.
 fn argument(func: &Function, value: Value) -> Option<ExtraArgument> {
     let passed_as = func.dfg.value_type(value);
     let inst = func.dfg.value_def(value).inst()?;

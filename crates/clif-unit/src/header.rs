@@ -1,9 +1,11 @@
-//! The lines before the first function: `target` and `set`, which are about code generation, and others.
+//! The lines before the first function: `target` and `set`, which are about code generation, and
+//! others.
 //!
-//! The former hold where the command line has no such option, and a contradiction to it is an error: code for a
-//! target that was not requested is worse than none. Of several `target` lines in one text, which mean
-//! that its functions are for each of them, one must be the target. The others, `test` and `feature`, are read here,
-//! but mean nothing: they are for the runner of filetests.
+//! The former hold where the command line has no such option, and a contradiction to it is an
+//! error: code for a target that was not requested is worse than none. Of several `target` lines in
+//! one text, which mean that its functions are for each of them, one must be the target. The
+//! others, `test` and `feature`, are read here, but mean nothing: they are for the runner of
+//! filetests.
 
 use crate::error::{Place, TextError, bail_at};
 use crate::isa::{self, Setting, parse_setting, parse_target};
@@ -64,8 +66,8 @@ impl TargetLine {
         parse_target(&self.text)
     }
 
-    /// Whether code for `target` is what the line asks for. One that names an architecture only is for
-    /// any system.
+    /// Whether code for `target` is what the line asks for. One that names an architecture only is
+    /// for any system.
     fn is(&self, target: &Triple) -> bool {
         self.triple().is_ok_and(|triple| {
             let whole = self.text.contains('-');
@@ -209,7 +211,7 @@ impl Header {
         added.map_err(|(column, error)| Place::column(file, number, column).error(error))
     }
 
-    /// What holds for code for `targets`.
+    /// The settings for code for `targets`.
     fn settings(&self, targets: &[Triple]) -> Result<Vec<Said>> {
         let Some(first) = self.targets.first() else {
             return Ok(last_of_each(&self.settings, |said| &said.setting.name));

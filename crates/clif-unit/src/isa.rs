@@ -91,7 +91,7 @@ pub fn short(name: &str) -> Triple {
     parse_target(name).expect("a short name")
 }
 
-/// What messages call the architecture of a target.
+/// The name of the architecture of a target in messages.
 pub fn name_of(isa: &dyn TargetIsa) -> &'static str {
     match isa.name() {
         "x64" => "x86_64",
@@ -99,7 +99,7 @@ pub fn name_of(isa: &dyn TargetIsa) -> &'static str {
     }
 }
 
-/// What reports call a target: its short name if it has one, or else its triple.
+/// The name of a target in reports: its short name if it has one, or else its triple.
 pub fn title_of(isa: &dyn TargetIsa) -> String {
     let triple = isa.triple().to_string();
     let short = SHORT.iter().find(|(_, long)| *long == triple);

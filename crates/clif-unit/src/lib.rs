@@ -1,8 +1,9 @@
 //! Units of Cranelift IR as text.
 //!
-//! A unit is all functions and data objects that are merged together. [`mod@unit`] reads it from CLIF files, whose
-//! comments hold [`directives`] for what CLIF cannot say; [`pass`] merges it, [`check`] has the result proved, and
-//! [`emit_text`] writes it as text again. [`isa`] and [`header`] find the target and the settings of a unit.
+//! A unit is all functions and data objects that are merged together. [`mod@unit`] reads it from
+//! CLIF files, whose comments hold [`directives`] for what CLIF cannot say; [`pass`] merges it,
+//! [`check`] has the result proved, and [`emit_text`] writes it as text again. [`isa`] and
+//! [`header`] find the target and the settings of a unit.
 //!
 //! This crate prints nothing, compiles no functions and knows no command line.
 

@@ -49,7 +49,8 @@ impl<'a> Listings<'a> {
         Some(Place::line(&function.file, function.line + line - 1))
     }
 
-    /// The line in its file at which a function has a site, if it is written there. May read the function again.
+    /// The line in its file at which a function has a site, if it is written there. May read the
+    /// function again.
     pub fn line_of(&self, function: &Place, site: Site) -> Option<usize> {
         let find = |what: &str| {
             let mut lines = self.text(function)?.lines();

@@ -2,9 +2,9 @@
 //! their names.
 //!
 //! A unit that a compiler wrote has no directives, and one default for all of its functions is a
-//! guess. So patterns of names, on the command line or in files, mark functions that are exported and
-//! functions that are externally called. This module reads patterns and applies them; it does not know
-//! functions.
+//! guess. So patterns of names, on the command line or in files, mark functions that are exported
+//! and functions that are externally called. This module reads patterns and applies them; it does
+//! not know functions.
 
 use crate::error::Place;
 use crate::sources::{Source, read_file};
@@ -33,7 +33,7 @@ const COMMENT: char = '#';
 ///
 /// # Errors
 ///
-/// What is wrong with it, in one line.
+/// The error in the pattern, in one line.
 pub fn parse_pattern(option: &str, text: &str) -> Result<Pattern, String> {
     if text.is_empty() {
         return Err(
@@ -108,10 +108,11 @@ impl Patterns {
     }
 }
 
-/// The marks that functions have by their names: from the command line, or from whoever wrote the unit.
+/// The marks that functions have by their names: from the command line, or from whoever wrote the
+/// unit.
 #[derive(Debug, Default)]
 pub struct Marks {
-    /// What is known of functions, in place of the defaults.
+    /// Known attributes of functions, in place of the defaults.
     known: HashMap<String, Attributes>,
     exported: Patterns,
     externally_called: Patterns,
@@ -136,9 +137,10 @@ impl Marks {
         self.known.insert(name, defaults);
     }
 
-    /// The defaults for the function of these names, the first of which is that of its symbol, if `defaults` are those
-    /// of unmarked functions. A function that is marked as externally called is so whatever its directives say: no
-    /// directive says the opposite. The names are asked for only if they matter.
+    /// The defaults for the function of these names, the first of which is that of its symbol, if
+    /// `defaults` are those of unmarked functions. A function that is marked as externally called
+    /// is so whatever its directives say: no directive says the opposite. The names are asked for
+    /// only if they matter.
     pub fn defaults_for(
         &mut self,
         names: impl FnOnce() -> Vec<String>,

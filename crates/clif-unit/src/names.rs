@@ -1,9 +1,10 @@
-//! The names of functions and data objects: those of the text, their symbols, and what their source calls them.
+//! The names of functions and data objects: those of the text, their symbols, and what their source
+//! calls them.
 //!
-//! Names such as `%f` become symbols of a namespace that the unit does not use. A symbol such as `u0:1502` says nothing to a
-//! person; where the text says what the source calls it, as Wasmtime does in a comment above each function, that name is
-//! kept as well, demangled where it is mangled (Rust, C++). Such names are for people: two functions may have one, and nothing
-//! depends on them.
+//! Names such as `%f` become symbols of a namespace that the unit does not use. A symbol such as
+//! `u0:1502` says nothing to a person; where the text says what the source calls it, as Wasmtime
+//! does in a comment above each function, that name is kept as well, demangled where it is mangled
+//! (Rust, C++). Such names are for people: two functions may have one, and nothing depends on them.
 
 use crate::data::Name;
 use cranelift_codegen::ir::{
@@ -33,7 +34,7 @@ pub enum Fit {
 }
 
 impl<'a> Wanted<'a> {
-    /// What a person wrote. What is no valid pattern matches nothing as a pattern.
+    /// The name that a person wrote. An invalid pattern matches nothing as a pattern.
     pub fn new(name: &'a str) -> Wanted<'a> {
         let pattern = globset::Glob::new(name).ok().filter(|_| name.contains(['*', '?']));
         Wanted { name, pattern: pattern.map(|pattern| pattern.compile_matcher()) }
@@ -58,8 +59,9 @@ pub struct Names {
     namespace: u32,
     texts: Vec<String>,
     by_text: HashMap<String, u32>,
-    /// What the source calls functions, as the text says it. It is demangled when it is asked for: most runs print no names,
-    /// and demangling all of a large unit takes as long as reading a part of it.
+    /// Names of functions in the source, as the text says them. A name is demangled when it is
+    /// asked for: most runs print no names, and demangling all of a large unit takes as long as
+    /// reading a part of it.
     source: HashMap<UserExternalName, String>,
     /// Of functions that have no name, one that has, and whether it calls them.
     related: HashMap<UserExternalName, (Relation, UserExternalName)>,
@@ -75,8 +77,8 @@ enum Relation {
 /// How the comments begin that name functions.
 const COMMENT: &str = "Intermediate Representation of function <";
 
-/// The name in a comment such as Wasmtime writes above each function, `;; Intermediate Representation of function
-/// <wasm[0]::function[12]::name>:`.
+/// The name in a comment such as Wasmtime writes above each function,
+/// `;; Intermediate Representation of function <wasm[0]::function[12]::name>:`.
 pub(crate) fn in_comment(comment: &str) -> Option<&str> {
     let (_, name) = comment.split_once(COMMENT)?;
     let (name, _) = name.rsplit_once('>')?;
@@ -86,7 +88,7 @@ pub(crate) fn in_comment(comment: &str) -> Option<&str> {
     Some(name).filter(|name| !name.is_empty())
 }
 
-/// What follows `word[N]::`, or `word[N]` at the end.
+/// The text after `word[N]::`, or after `word[N]` at the end.
 fn numbered<'a>(name: &'a str, word: &str) -> Option<&'a str> {
     let rest = name.strip_prefix(word)?.strip_prefix('[')?;
     let (number, rest) = rest.split_once(']')?;
@@ -95,9 +97,9 @@ fn numbered<'a>(name: &'a str, word: &str) -> Option<&'a str> {
     rest.filter(|_| is_number)
 }
 
-/// A name as a person knows it: demangled if it is of Rust (v0 or legacy) or of C++, without the hash of a crate or of an
-/// instance. Of a mangled name that was cut off, as Wasmtime does behind 100 characters, it is the identifiers that are left, and
-/// `…`.
+/// A name as a person knows it: demangled if it is of Rust (v0 or legacy) or of C++, without the
+/// hash of a crate or of an instance. Of a mangled name that was cut off, as Wasmtime does behind
+/// 100 characters, it is the identifiers that are left, and `…`.
 pub fn demangled(name: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}");
@@ -137,9 +139,10 @@ fn cut_off(name: &str) -> Option<String> {
     (!identifiers.is_empty()).then(|| identifiers.join("::") + "…")
 }
 
-/// The family of a demangled name: without what differs between instances of one generic function. Arguments in angle
-/// brackets become `_`, and parameters in parentheses are left out: `core::ptr::drop_in_place::<T>` and all others are
-/// `core::ptr::drop_in_place::<_>`, `<Vec<u8> as Drop>::drop` is `<_ as Drop>::drop`.
+/// The family of a demangled name: without what differs between instances of one generic function.
+/// Arguments in angle brackets become `_`, and parameters in parentheses are left out:
+/// `core::ptr::drop_in_place::<T>` and all others are `core::ptr::drop_in_place::<_>`,
+/// `<Vec<u8> as Drop>::drop` is `<_ as Drop>::drop`.
 pub fn family(name: &str) -> String {
     let mut family = String::new();
     let (mut angles, mut parentheses) = (0_u32, 0_u32);
@@ -239,7 +242,7 @@ impl Names {
         self.source.insert(symbol.clone(), raw.to_owned());
     }
 
-    /// What the source calls a function, demangled, if that is known.
+    /// The name of a function in the source, demangled, if that is known.
     pub fn of_source(&self, symbol: &UserExternalName) -> Option<String> {
         self.source.get(symbol).map(|raw| demangled(raw))
     }
@@ -312,8 +315,9 @@ impl Names {
         names
     }
 
-    /// The symbols that a person means by `name`, ascending: one that the text calls so (`%f`, `f`, `u0:1`), or all that
-    /// the source calls so, or whose source names end so behind `::`, or match it as a pattern.
+    /// The symbols that a person means by `name`, ascending: one that the text calls so (`%f`, `f`,
+    /// `u0:1`), or all that the source calls so, or whose source names end so behind `::`, or match
+    /// it as a pattern.
     pub fn find(&self, name: &str) -> Vec<UserExternalName> {
         if let Some(symbol) = self.parse(name) {
             return vec![symbol];

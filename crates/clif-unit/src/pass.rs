@@ -11,15 +11,15 @@ use cranelift_mergefunc::data::{DataAttributes, DataEmit, DataIndex, DataObject,
 use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::units::UnitSummary;
 use cranelift_mergefunc::{
-    self as pass, Bodies, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan,
-    SharedBodies, Target, cranelift_codegen,
+    self as pass, Bodies, ExtraArgument, FunctionIndex, Linkage, Merger, Options, Plan, SyncBodies,
+    Target, cranelift_codegen,
 };
 use std::collections::{HashMap, HashSet};
 
 /// The form of a jump in CLIF, which has none between functions.
 pub const CALL_THUNKS: CallThunks = CallThunks { tail_calls: true, colocated: true };
 
-/// What is to be emitted for a function of the merged unit.
+/// The emission of a function of the merged unit.
 #[derive(Clone, Debug)]
 pub enum Emit {
     /// A body. (Boxed: most of what is emitted are these, but not all.)
@@ -35,12 +35,12 @@ pub enum Emit {
 /// A unit after merging. The order is that of the unit, new bodies at the end.
 #[derive(Debug)]
 pub struct Merged {
-    /// What to emit, by `FunctionIndex`.
+    /// The emissions, by `FunctionIndex`.
     pub emit: Vec<Emit>,
     /// Whether a body is another one than in the unit, by `FunctionIndex`.
     pub changed: Vec<bool>,
-    /// Each data object after merging, by `DataIndex`: the object, with pointers to representatives, or an
-    /// alias, or nothing.
+    /// Each data object after merging, by `DataIndex`: the object, with pointers to
+    /// representatives, or an alias, or nothing.
     pub data: Vec<Option<GivenData>>,
     /// The names of the unit, and of new bodies.
     pub names: Names,
@@ -55,7 +55,7 @@ struct Held<'a> {
     data: &'a [GivenData],
 }
 
-impl SharedBodies for Held<'_> {
+impl SyncBodies for Held<'_> {
     fn body(&self, function: FunctionIndex) -> &Function {
         &self.functions[function.index()]
     }
@@ -65,11 +65,11 @@ impl SharedBodies for Held<'_> {
     }
 }
 
-/// The same as the pass asks for them.
+/// Held bodies as the pass asks for them.
 struct UnitBodies<'a> {
     held: Held<'a>,
     names: &'a mut Names,
-    /// What only this unit can see.
+    /// Symbols that only this unit can see.
     local: HashSet<&'a UserExternalName>,
     /// The number of the next new body.
     next: u32,
@@ -100,7 +100,7 @@ impl Bodies for UnitBodies<'_> {
         (!self.local.contains(symbol)).then(|| self.names.display(symbol))
     }
 
-    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
+    fn sync(&self) -> Option<Box<dyn SyncBodies + '_>> {
         self.threads.then(|| Box::new(self.held) as _)
     }
 }
@@ -193,7 +193,8 @@ pub fn apply(unit: &Unit, plan: Plan, names: Names) -> Merged {
     Merged { emit, changed, data, names, plan }
 }
 
-/// What a thunk or an alias of the text becomes: its target, where that was merged away, is its representative.
+/// The new target of a thunk or an alias of the text: the representative, if its target was merged
+/// away.
 fn stays(plan: &Plan, func: &Function, kind: Became, target: &UserExternalName) -> Emit {
     let (target, further) = match plan.function(target) {
         None => (target.clone(), Vec::new()),
@@ -234,13 +235,15 @@ fn left_of(plan: &Plan, output: &DataOutput<'_>, given: &GivenData) -> Option<Gi
     }
 }
 
-/// The summary of `unit` for merging across units, under the name `name`. The options must have content addressing.
+/// The summary of `unit` for merging across units, under the name `name`. The options must have
+/// content addressing.
 pub fn summarize(unit: &Unit, options: &Options<'_>, name: String) -> Result<UnitSummary> {
     let mut names = unit.names.clone();
     let (merger, mut bodies) = prepared(&unit.functions, unit, &mut names, options, false)?;
     let summary = merger.summarize(&mut bodies, name);
     let mut summary = summary.expect("content addressing is on");
-    // What linkers do not know goes by its number: here all functions have the names of the text.
+    // A symbol that linkers do not know goes by its number: here all functions have the names of
+    // the text.
     let display = |given: &Given| (given.symbol.to_string(), unit.names.display(&given.symbol));
     let displayed: HashMap<String, String> = unit.given.iter().map(display).collect();
     for function in &mut summary.functions {

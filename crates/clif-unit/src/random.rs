@@ -1,4 +1,5 @@
-//! Random inputs for tests: the same ones in every run, or new ones for as long as `ARBTEST_BUDGET_MS` asks for.
+//! Random inputs for tests: the same ones in every run, or new ones for as long as
+//! `ARBTEST_BUDGET_MS` asks for.
 
 use arbitrary::Unstructured;
 

@@ -1,7 +1,8 @@
 //! One function, read by Cranelift's reader, and what is wrong with its text.
 //!
-//! The reader's errors have a line only, which may be below the mistake, since it looks one word ahead; and it panics at
-//! some mistakes. What is not a mistake for it and yet means nothing is for `scan` and `entities`.
+//! The reader's errors have a line only, which may be below the mistake, since it looks one word
+//! ahead; and it panics at some mistakes. `scan` and `entities` find texts that it reads although
+//! they mean nothing.
 
 use crate::contain::contain;
 use crate::entities;
@@ -12,7 +13,8 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_mergefunc::cranelift_codegen;
 use cranelift_reader::ParseOptions;
 
-/// The function of a text, which begins in this line of its file. `call_conv` is its convention if it does not say it.
+/// The function of a text, which begins in this line of its file. `call_conv` is its convention if
+/// it does not say it.
 pub(crate) fn function(
     file: &str,
     first: usize,
@@ -71,8 +73,8 @@ fn explained(message: &str) -> String {
     }
 }
 
-/// Where the word stands that a message names: its line (from 0) and column (from 1), in the line that the reader had
-/// come to or shortly above.
+/// Where the word stands that a message names: its line (from 0) and column (from 1), in the line
+/// that the reader had come to or shortly above.
 fn column_of(text: &str, number: usize, message: &str) -> Option<(usize, usize)> {
     // Entities have numbers; other words of a message may stand in the text by chance.
     let is_named = |word: &&str| {
@@ -83,11 +85,11 @@ fn column_of(text: &str, number: usize, message: &str) -> Option<(usize, usize)>
     let named = message.rsplit([' ', '\'']).find(is_named)?;
     let lines: Vec<&str> = text.lines().take(number + 1).collect();
     // It looks one word ahead, behind empty lines and comments.
-    lines.iter().enumerate().rev().take(MOST_LINES_AHEAD).find_map(|(number, line)| {
+    lines.iter().enumerate().rev().take(MAX_LINES_AHEAD).find_map(|(number, line)| {
         let (at, _) = words(line).find(|&(_, word)| word == named)?;
         Some((number, line[..at].chars().count() + 1))
     })
 }
 
 /// How many lines the reader's place may be behind the word that its message is about.
-const MOST_LINES_AHEAD: usize = 8;
+const MAX_LINES_AHEAD: usize = 8;

@@ -2,8 +2,8 @@
 //! objects there are.
 //!
 //! This comes before Cranelift's reader, which sees one function at a time and no directives. It
-//! also refuses what would only exhaust the reader's memory, and words that the reader would take for something else.
-//! It does not understand functions.
+//! also refuses what would only exhaust the reader's memory, and words that the reader would take
+//! for something else. It does not understand functions.
 
 use crate::data::parse::Parsed;
 use crate::error::{Place, bail_at};
@@ -14,7 +14,7 @@ use crate::words::{DEFAULTS, FUNCTION, PREFIX, Said, Wrong, blank, expect, first
 use anyhow::Result;
 use winnow::combinator::{fail, preceded};
 
-/// What is in a text.
+/// The items of a text.
 #[derive(Debug, Default)]
 pub struct Scan<'a> {
     /// Its functions, in order.
@@ -30,13 +30,13 @@ pub struct Scanned<'a> {
     pub line: usize,
     /// From there to the next function.
     pub text: &'a str,
-    /// What stands above it.
+    /// The directives above it.
     pub directives: Said,
-    /// What a comment above it says that its source calls it.
+    /// Its name in the source, from a comment above it.
     pub source_name: Option<&'a str>,
 }
 
-/// What the last line, comments apart, leaves open. Numbers are those of lines.
+/// The item that the last line, comments apart, leaves open. Numbers are those of lines.
 enum Open {
     Nothing,
     /// Directives of the next function, and the first line of them.
@@ -49,7 +49,8 @@ enum Open {
 
 /// Finds the functions and the data objects of a text.
 ///
-/// Of the lines before the first one (`test`, `set`, `target`) only the form matters here, which `header` checks.
+/// Of the lines before the first one (`test`, `set`, `target`) only the form matters here, which
+/// `header` checks.
 ///
 /// # Errors
 ///
@@ -132,7 +133,7 @@ pub fn scan(source: &Source) -> Result<Scan<'_>> {
 enum Stop {
     /// The directive in this line belongs to no function.
     Stray(usize),
-    /// This is wrong at this column of the line in hand.
+    /// An error at this column of the current line.
     Wrong(usize, String),
 }
 
@@ -199,7 +200,7 @@ const MAX_ENTITY: u64 = (1 << 20) - 1;
 const ENTITIES: [&str; 10] =
     ["v", "block", "ss", "dss", "dt", "gv", "sig", "fn", "const", "region"];
 
-/// What a line that is no comment belongs to.
+/// The item to which a line that is no comment belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// The lines before the first function, which `header` reads.
@@ -276,7 +277,8 @@ fn is_known(byte: u8) -> bool {
     b"(){}[]<>-+*,.:=!".contains(&byte) || byte == b' ' || (0x09..=0x0d).contains(&byte)
 }
 
-/// How Cranelift's printer writes a symbol of which it knows only the index in a table of the function.
+/// How Cranelift's printer writes a symbol of which it knows only the index in a table of the
+/// function.
 const NAMELESS: &str = "userextname";
 
 /// Why a word cannot be read, if so. `behind` is the rest of the line.
@@ -309,8 +311,8 @@ fn is_number(digits: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
 }
 
-/// The words of a line of a function, each with its byte: without names, source locations, texts in quotation marks
-/// and comments.
+/// The words of a line of a function, each with its byte: without names, source locations, texts in
+/// quotation marks and comments.
 pub(crate) fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
     let bytes = line.as_bytes();
     let mut at = 0;

@@ -1,6 +1,6 @@
 //! Texts and where they come from: files, directories, standard input.
 //!
-//! One file, several files, standard input (`-`) or a directory are one unit. What is in a text is
+//! One file, several files, standard input (`-`) or a directory are one unit. Reading a text is
 //! for `scan` and `unit`.
 
 use crate::error::Place;
@@ -18,7 +18,7 @@ pub struct Source {
     pub text: String,
 }
 
-/// What some editors put in front of a text in UTF-8.
+/// The bytes that some editors put in front of a text in UTF-8.
 pub const BYTE_ORDER_MARK: char = '\u{feff}';
 
 impl Source {
@@ -39,7 +39,7 @@ impl Source {
                 let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let line = 1 + good.iter().filter(|&&byte| byte == b'\n').count();
                 let start = good.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-                // What comes behind may be anything, of any length.
+                // The rest may be anything, of any length.
                 let text = String::from_utf8_lossy(&good[start..]) + "\u{fffd}";
                 let column = text.chars().count();
                 let place = Place::column(&name, line, column);
@@ -62,7 +62,8 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>> {
 ///
 /// # Errors
 ///
-/// Unreadable paths, and directories without texts or with an entry that has the name of a text and is none.
+/// Unreadable paths, and directories without texts or with an entry that has the name of a text and
+/// is none.
 pub fn read_bytes(paths: &[PathBuf]) -> Result<Vec<(String, Vec<u8>)>> {
     let mut all = Vec::new();
     for path in paths {
@@ -107,7 +108,7 @@ pub fn read_file(path: &Path) -> Result<Source> {
 pub struct Entry {
     /// Where it is.
     pub path: PathBuf,
-    /// What it is, or what it leads to if it is a link.
+    /// Whether the entry is a directory, or a link to one.
     pub is_directory: bool,
 }
 
@@ -116,8 +117,9 @@ pub struct Entry {
 ///
 /// # Errors
 ///
-/// What cannot be read; and an entry that has the name of a `.clif` file and is none. A pipe that the command
-/// line names is read, but a pipe that is found in a directory would be waited for without end.
+/// Directories that cannot be read; and an entry that has the name of a `.clif` file and is none. A
+/// pipe that the command line names is read, but a pipe that is found in a directory would be
+/// waited for without end.
 pub fn entries(directory: &Path) -> Result<Vec<Entry>> {
     let cannot_read = || format!("cannot read directory {}", directory.display());
     let mut entries = Vec::new();

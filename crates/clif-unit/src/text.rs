@@ -1,9 +1,9 @@
 //! A function as text that Cranelift's reader reads back.
 //!
 //! Cranelift's own printer loses the names of symbols in global values (`userextname0` stands where
-//! `u1:2` should), the table of dynamic types, and the memory flags of atomic operations, and prints what fills
-//! gaps in the numbers of global values. This module mends that and leaves everything else to that printer. It also
-//! finds the line of a block or an instruction.
+//! `u1:2` should), the table of dynamic types, and the memory flags of atomic operations, and
+//! prints what fills gaps in the numbers of global values. This module mends that and leaves
+//! everything else to that printer. It also finds the line of a block or an instruction.
 
 use crate::entities::fills_gap;
 use cranelift_codegen::entity::SecondaryMap;
@@ -154,8 +154,8 @@ block0(v0: i64):
         assert_eq!(of(&functions[0]), text);
     }
 
-    /// `u0:1-8` was printed, of which the reader takes `1-8` for a number, and `gv0 = symbol %` for a number that no
-    /// text has.
+    /// `u0:1-8` was printed, of which the reader takes `1-8` for a number, and `gv0 = symbol %` for
+    /// a number that no text has.
     #[test]
     fn symbols_are_printed_so_that_they_can_be_read() {
         let text = "\

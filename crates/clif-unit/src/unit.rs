@@ -43,7 +43,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Given {
     /// The symbol by which the unit refers to it.
     pub symbol: UserExternalName,
-    /// What its directives say, defaults filled in.
+    /// The attributes of its directives, defaults filled in.
     pub attributes: Attributes,
     /// Whether it is a thunk or an alias in the text, and its target.
     pub became: Option<(Became, UserExternalName)>,
@@ -91,7 +91,7 @@ impl Default for Defaults {
 pub struct Unit {
     /// The bodies, under user names only.
     pub functions: Vec<Function>,
-    /// What the text says about each.
+    /// The directives of each function.
     pub given: Vec<Given>,
     /// The data objects.
     pub data: Vec<GivenData>,
@@ -170,7 +170,8 @@ fn lock<'a, 'b>(progress: &'a Shown<'b>) -> MutexGuard<'a, &'b mut dyn Progress>
 ///
 /// # Errors
 ///
-/// Everything that a unit must not be, with file and line, and marks of functions that are not there.
+/// Everything that a unit must not be, with file and line, and marks of functions that are not
+/// there.
 pub fn parse_unit(sources: &[Source], reading: Reading<'_>) -> Result<Unit> {
     parse_unit_with(sources, reading, &mut ())
 }
@@ -380,8 +381,8 @@ fn check(
     check_cycles(unit, &defined)
 }
 
-/// Whether two files are dumps of one function, such as those that rustc_codegen_cranelift writes before and after
-/// optimisation.
+/// Whether two files are dumps of one function, such as those that rustc_codegen_cranelift writes
+/// before and after optimisation.
 fn stages(one: &str, other: &str) -> bool {
     let stem = |file: &str| {
         let stem = file.strip_suffix(".clif").and_then(|file| file.rsplit_once('.'));
@@ -390,7 +391,7 @@ fn stages(one: &str, other: &str) -> bool {
     one != other && stem(one).is_some() && stem(one) == stem(other)
 }
 
-/// What a symbol is.
+/// The definitions of symbols.
 type Defined<T> = HashMap<UserExternalName, T>;
 
 /// A function refers to data objects as data objects, and to thread-local ones as such.
@@ -425,7 +426,7 @@ fn check_data_uses(unit: &Unit, index: usize, defined: &Defined<&GivenData>) -> 
     Ok(())
 }
 
-/// What the verifier says of a function, where the function is written.
+/// The errors of the verifier in a function, where the function is written.
 fn invalid(unit: &Unit, sources: &[Source], given: &Given, errors: VerifierErrors) -> TextError {
     let name = unit.names.display(&given.symbol);
     let listings = Listings::of(sources);
@@ -515,8 +516,8 @@ fn check_function(
     Ok(())
 }
 
-/// Whether a function does nothing but call `target` with its own parameters and constants, and return
-/// the results: all that may be dropped for a jump or another name.
+/// Whether a function does nothing but call `target` with its own parameters and constants, and
+/// return the results: all that may be dropped for a jump or another name.
 fn only_calls(func: &Function, target: &UserExternalName) -> bool {
     let options = Options::default();
     let extra = extra(func);

@@ -1,7 +1,7 @@
 //! Cranelift's verifier, with a target for what cannot be verified without one.
 //!
-//! Most functions are verified without a target, so that a unit is read under every `--target`. Some
-//! instructions are refused unless there is one: those that read the frame pointer, the return
+//! Most functions are verified without a target, so that a unit is read under every `--target`.
+//! Some instructions are refused unless there is one: those that read the frame pointer, the return
 //! address or the pinned register. A function that is refused is verified once more for the target,
 //! with the settings switched on that the verifier asks for. That code can be generated under the
 //! settings of the command line is not asked here, but by `codegen`.
@@ -40,7 +40,7 @@ impl Verifier {
     ///
     /// # Errors
     ///
-    /// What it says.
+    /// Errors of the verifier.
     pub fn verify(&self, func: &Function) -> Result<(), VerifierErrors> {
         match verify_function(func, FlagsOrIsa { flags: &self.flags, isa: None }) {
             Ok(()) => Ok(()),
@@ -53,7 +53,7 @@ impl Verifier {
     ///
     /// # Errors
     ///
-    /// What the verifier says.
+    /// Errors of the verifier.
     pub fn verify_for_target(&self, func: &Function) -> Result<(), VerifierErrors> {
         verify_function(func, &*self.isa)
     }

@@ -5,8 +5,9 @@
 //! word  = name [ "=" value ]          values reach to the next blank
 //! ```
 //!
-//! Functions, data objects and defaults each take their own words, which [`Kind`] lists. What a data object
-//! holds is for `data::parse`. A mistake is final: there is one way only to read a line.
+//! Functions, data objects and defaults each take their own words, which [`Kind`] lists. The
+//! contents of a data object are for `data::parse`. A mistake is final: there is one way only to
+//! read a line.
 
 use anyhow::{Result, bail};
 use cranelift_codegen::ir::{KnownSymbol, LibCall, UserExternalName};
@@ -29,7 +30,7 @@ pub type Input<'a> = LocatingSlice<&'a str>;
 /// The column (from 1, in characters) of a mistake in a line, and what is wrong there.
 pub type Wrong = (usize, String);
 
-/// What is wrong where the input stands; nothing if the text is only something else.
+/// An error where the input stands; nothing if the text is only something else.
 #[derive(Debug)]
 pub struct Mistake(Option<String>);
 
@@ -130,11 +131,12 @@ pub fn first_word(line: &str) -> &str {
     behind.split_whitespace().next().unwrap_or("")
 }
 
-/// What a directive is about, and the words that it takes.
+/// The subject of a directive, and its words.
 pub struct Kind {
-    /// What messages call its words.
+    /// The name of its words in messages.
     called: &'static str,
-    /// What messages about unknown words add: to the word, and to the list of those that there are.
+    /// The parts that messages about unknown words add: to the word, and to the list of those that
+    /// there are.
     unknown: [&'static str; 2],
     /// A word in front of the others.
     pub first: &'static str,
@@ -171,7 +173,7 @@ pub const DATA: Kind = Kind {
     flags: &["writable", "tls", "used", "pinned", "externally-used"],
 };
 
-/// What words say.
+/// The meaning of words.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
     /// The names of the words, in order.
@@ -262,7 +264,7 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// What is no name, and names of what Cranelift defines itself.
+    /// A text that is no name, and names that Cranelift defines itself.
     pub fn parse(text: &str) -> Result<Name> {
         // Letters as Cranelift's reader takes them.
         let letters = take_while(1.., |c: char| c.is_ascii_alphanumeric() || c == '_');

@@ -1,13 +1,15 @@
-//! Cuts one unit into many, so that merging across units can be measured on the units that there are.
+//! Cuts one unit into many, so that merging across units can be measured on the units that there
+//! are.
 //!
-//! Every function goes to one unit, with its text from `function` to the closing brace as it is. Comments between
-//! functions are left out; the lines `target` and `set` before the first function begin every unit. Directives say
-//! what the cut makes of a function, so that the units need no options: one that another unit refers to is hidden, any
-//! other is local, and addresses are insignificant. What the text of the whole unit says of a function holds if that
-//! makes it more visible or its address significant.
+//! Every function goes to one unit, with its text from `function` to the closing brace as it is.
+//! Comments between functions are left out; the lines `target` and `set` before the first function
+//! begin every unit. Directives say what the cut makes of a function, so that the units need no
+//! options: one that another unit refers to is hidden, any other is local, and addresses are
+//! insignificant. An attribute that the text of the whole unit gives a function holds if that makes
+//! it more visible or its address significant.
 //!
-//! It changes no function and merges nothing. Units with data objects, thunks or aliases are refused: these would have
-//! to stay with what they refer to.
+//! It changes no function and merges nothing. Units with data objects, thunks or aliases are
+//! refused: these would have to stay with what they refer to.
 
 use anyhow::{Result, ensure};
 use clif_unit::directives::{PREFIX, line_below};
@@ -24,7 +26,7 @@ use std::collections::HashMap;
 /// Which functions of a unit stay together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum By {
-    /// Consecutive ones, in units of about as many functions.
+    /// Consecutive functions, in units of about equal numbers of functions.
     Neighbouring,
     /// Functions go to the units in turn: function i to unit i modulo the number of units.
     Turn,
@@ -44,7 +46,8 @@ impl By {
 ///
 /// # Errors
 ///
-/// All that is wrong with the unit, with file and line, and a unit with data objects, thunks or aliases.
+/// All that is wrong with the unit, with file and line, and a unit with data objects, thunks or
+/// aliases.
 pub fn cut(source: Source, units: usize, by: By) -> Result<Vec<String>> {
     ensure!(units > 0, "a unit cannot be cut into 0 units");
     let sources = [source];
@@ -83,7 +86,8 @@ fn cut_text(sources: &[Source; 1], units: usize, by: By) -> Result<Vec<String>> 
     Ok(cut)
 }
 
-/// What holds for functions without directives, in the whole unit and in those that it is cut into.
+/// The attributes of functions without directives, in the whole unit and in those that it is cut
+/// into.
 fn defaults() -> Attributes {
     Attributes {
         linkage: Linkage::Local,
@@ -147,7 +151,7 @@ fn used_elsewhere(unit: &Unit, unit_of: impl Fn(usize) -> usize) -> Vec<bool> {
 fn function_texts<'a>(source: &'a Source, unit: &Unit) -> Vec<&'a str> {
     let mut functions = unit.given.iter().map(|given| given.place.line).peekable();
     let mut texts = Vec::with_capacity(unit.given.len());
-    // Of the function in hand, where it begins, and where the last line ends that is no comment.
+    // Of the current function: its first line, and its last line that is no comment.
     let mut open: Option<(usize, usize)> = None;
     let mut at = 0;
     for (index, line) in source.text.split_inclusive('\n').enumerate() {
@@ -168,7 +172,8 @@ fn function_texts<'a>(source: &'a Source, unit: &Unit) -> Vec<&'a str> {
     texts
 }
 
-/// How every unit begins: with the defaults of the cut, and the target and the settings of the whole unit.
+/// How every unit begins: with the defaults of the cut, and the target and the settings of the
+/// whole unit.
 fn beginning(source: &Source) -> String {
     let Attributes { linkage, addresses, .. } = defaults();
     let (linkage, addresses) = (linkage.name(), addresses.name());

@@ -1,4 +1,5 @@
-//! The program `cut-unit`: cuts a unit into many, and writes them into a directory. The library says how.
+//! The program `cut-unit`: cuts a unit into many, and writes them into a directory. The library
+//! says how.
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum};
@@ -11,8 +12,8 @@ use std::process::ExitCode;
 
 /// Cuts a unit of CLIF into many: DIR/unit-0000.clif and so on.
 ///
-/// A function that another unit refers to becomes hidden, any other local, unless the unit says that it is more
-/// visible.
+/// A function that another unit refers to becomes hidden, any other local, unless the unit says
+/// that it is more visible.
 #[derive(Parser)]
 struct Args {
     /// The unit, a CLIF file.
@@ -20,7 +21,8 @@ struct Args {
     /// How many units to make; fewer if there are fewer functions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     units: u32,
-    /// Which functions stay together: consecutive ones, or none, since they go to the units in turn.
+    /// Which functions stay together: consecutive ones, or none, since they go to the units in
+    /// turn.
     #[arg(long, value_enum)]
     by: ByArgument,
     /// Where to write the units: a directory that does not exist yet or is empty.
@@ -35,7 +37,8 @@ enum ByArgument {
 }
 
 fn main() -> ExitCode {
-    // Cranelift's reader panics at some texts, which becomes an error with the message of the panic.
+    // Cranelift's reader panics at some texts, which becomes an error with the message of the
+    // panic.
     std::panic::set_hook(Box::new(|info| {
         let message = info.to_string();
         if !intercepted(&message) {

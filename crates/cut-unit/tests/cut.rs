@@ -1,5 +1,5 @@
-//! What the units are that a unit is cut into, and how the program `cut-unit` ends. That they link is for the tests of
-//! `clif-merge`.
+//! The units that a unit is cut into, and how the program `cut-unit` ends. That they link is for
+//! the tests of `clif-merge`.
 
 use clif_unit::sources::Source;
 use clif_unit::unit::{Reading, Unit, external_names, parse_unit};

@@ -1,4 +1,5 @@
-//! Functions of calls of functions near and far: units of one linked program have hardly any of the latter.
+//! Functions of calls of functions near and far: units of one linked program have hardly any of the
+//! latter.
 
 use crate::sample::{Group, sample};
 use cranelift_codegen::isa::TargetIsa;
@@ -8,7 +9,8 @@ use rayon::prelude::*;
 use std::fmt::Write as _;
 use testkit::support::parse_one;
 
-/// Of each kind, functions of a few calls up to many, each of another callee, which pass the result of the one before.
+/// Of each kind, functions of a few calls up to many, each of another callee, which pass the result
+/// of the one before.
 pub fn group(isa: &dyn TargetIsa, registers: &Registers) -> Group {
     let mut texts = Vec::new();
     for call_conv in ["system_v", "fast", "tail"] {

@@ -11,8 +11,8 @@ pub struct Errors {
     bias: f64,
 }
 
-/// The errors of a fit on some functions: the median and the 95th percentile of the error of one function, and the
-/// error of the sum of all.
+/// The errors of a fit on some functions: the median and the 95th percentile of the error of one
+/// function, and the error of the sum of all.
 pub fn errors(fitted: &Fitted, group: &Group) -> Errors {
     let (mut errors, mut predicted, mut bytes) = (Vec::new(), 0.0, 0.0);
     for sample in &group.samples {

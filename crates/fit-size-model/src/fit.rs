@@ -1,8 +1,9 @@
 //! The fit: weighted least squares with a prior.
 //!
-//! A function's error counts in inverse proportion to its size (the weights of a Poisson regression with the identity
-//! as its link, found by iterating): so small functions matter as much as large ones, and the sum over all functions
-//! that are fitted has no bias. Instructions take four bytes each where the functions say nothing else.
+//! A function's error counts in inverse proportion to its size (the weights of a Poisson regression
+//! with the identity as its link, found by iterating): so small functions matter as much as large
+//! ones, and the sum over all functions that are fitted has no bias. Instructions take four bytes
+//! each where the functions say nothing else.
 
 use crate::sample::{Group, Sample};
 use cranelift_size_model::Feature;
@@ -34,7 +35,7 @@ impl Fitted {
     }
 }
 
-/// What is assumed of a feature that no function has.
+/// The prior weight of a feature that no function has.
 pub fn prior(feature: &Feature) -> f64 {
     match feature {
         Feature::Instruction(..) => PRIOR,
@@ -42,8 +43,9 @@ pub fn prior(feature: &Feature) -> f64 {
     }
 }
 
-/// How much evidence the prior is worth. Instructions and constants that always come together in the units can only be
-/// distinguished by it; quantities can be distinguished without it, most of all those of thunks.
+/// How much evidence the prior is worth. Instructions and constants that always come together in
+/// the units can only be distinguished by it; quantities can be distinguished without it, most of
+/// all those of thunks.
 fn strength(feature: &Feature) -> f64 {
     match feature {
         Feature::Instruction(..) | Feature::Constant(..) => 2.0,

@@ -1,8 +1,10 @@
-//! Fits the weights by which the library predicts sizes of native code: `crates/size-model/src/fitted.rs`.
+//! Fits the weights by which the library predicts sizes of native code:
+//! `crates/size-model/src/fitted.rs`.
 //!
-//! Compiles every function of some units, and call thunks of many signatures, for both targets; finds the weights of
-//! their features; prints the errors of the predictions, on the units that the weights were fitted on and, leaving one
-//! out at a time, on units that they were not; and writes the weights. To be run anew for a new version of Cranelift.
+//! Compiles every function of some units, and call thunks of many signatures, for both targets;
+//! finds the weights of their features; prints the errors of the predictions, on the units that the
+//! weights were fitted on and, leaving one out at a time, on units that they were not; and writes
+//! the weights. To be run anew for a new version of Cranelift.
 
 mod calls;
 mod errors;

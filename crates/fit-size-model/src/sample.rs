@@ -1,4 +1,4 @@
-//! What is fitted: functions with their features and the bytes that they take.
+//! The data of a fit: functions with their features and the bytes that they take.
 
 use anyhow::Result;
 use arbitrary::Unstructured;
@@ -35,7 +35,8 @@ pub struct Group {
     pub samples: Vec<Sample>,
 }
 
-/// All functions of a unit. Of a directory, all functions of each file below it that is a unit for this target.
+/// All functions of a unit. Of a directory, all functions of each file below it that is a unit for
+/// this target.
 pub fn unit(path: &Path, isa: &dyn TargetIsa, registers: &Registers) -> Result<Group> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let verifier = Verifier::new(isa);

@@ -4,6 +4,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 /// The function that an instruction called before merging.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Callee<F> {
     /// It is no call, or a call through a pointer, or not known.
@@ -13,6 +15,8 @@ pub enum Callee<F> {
 }
 
 /// A function that the code of a frame may be running.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running<F> {
     /// The function, as it was before merging.
@@ -23,17 +27,22 @@ pub struct Running<F> {
     pub callee: Callee<F>,
 }
 
-/// A frame, as far as its address says: the functions that it may belong to. None, if the code is not known.
+/// A frame, as far as its address says: the functions that it may belong to. None, if the code is
+/// not known.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level<F> {
     /// The functions, in any order.
     pub running: Vec<Running<F>>,
-    /// Whether the code is a thunk of its functions, which calls their code: then the next frame belongs to one of them, and this
-    /// one would not exist without merging.
+    /// Whether the code is a thunk of its functions, which calls their code: then the next frame
+    /// belongs to one of them, and this one would not exist without merging.
     pub is_thunk: bool,
 }
 
 /// Which functions a function may tail-call: their frames take the place of its own.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TailCallees<F> {
     /// Some that are not known.
@@ -42,17 +51,22 @@ pub enum TailCallees<F> {
     Known(Vec<F>),
 }
 
-/// The tail calls of all functions whose instructions are known. A function that is not there may tail-call any function.
+/// The tail calls of all functions whose instructions are known. A function that is not there may
+/// tail-call any function.
+///
+/// See the [example](crate#example).
 pub type TailCalls<F> = BTreeMap<F, TailCallees<F>>;
 
 /// Removes from the frames of a stack, innermost first, the functions that they cannot belong to.
 ///
-/// The frames must be all of the stack, thunks included, but for frames of code that is not known, some of which may be
-/// missing: where no function of a frame can have been called from the frame above it, all remain. If every call on the
-/// stack is direct and the function of the outermost frame is known, one function remains in each frame: that which runs
-/// without merging.
+/// The frames must be all of the stack, thunks included, but for frames of code that is not known,
+/// some of which may be missing: where no function of a frame can have been called from the frame
+/// above it, all remain. If every call on the stack is direct and the function of the outermost
+/// frame is known, one function remains in each frame: that which runs without merging.
 ///
 /// O(n k log k) for n frames of at most k functions each, if there are few tail calls.
+///
+/// See the [example](crate#example).
 pub fn resolve<F: Ord + Clone>(levels: &mut [Level<F>], tail_calls: &TailCalls<F>) {
     for outer in (1..levels.len()).rev() {
         let entered = entered(&levels[outer], tail_calls);

@@ -4,12 +4,18 @@ use crate::table::{Malformed, Place, Reader, Table, put, put_difference};
 use alloc::vec::Vec;
 
 /// A symbol: two numbers, such as those of Cranelift's `UserExternalName`.
+///
+/// See the [example](crate#example).
 pub type Symbol = (u32, u32);
 
 /// Functions to which a frame can belong, each with its source location.
+///
+/// See the [example](crate#example).
 pub type Functions = Vec<(Symbol, Option<u32>)>;
 
 /// [`Table`], and which symbols its functions and code have.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SymbolTable {
     table: Table,
@@ -61,8 +67,9 @@ impl SymbolTable {
         Ok(SymbolTable { table, functions, code })
     }
 
-    /// To which functions each frame of a stack can belong that is of code that functions share, and its source location in each. The frames
-    /// follow each other, innermost first: each is a place in code, or `None`, of other code. See [`Table::frames`].
+    /// To which functions each frame of a stack can belong that is of code that functions share,
+    /// and its source location in each. The frames follow each other, innermost first: each is a
+    /// place in code, or `None`, of other code. See [`Table::frames`].
     ///
     /// # Errors
     ///

@@ -1,14 +1,18 @@
-//! What is to be known of code, as bytes.
+//! The table of code, as bytes.
 //!
-//! Functions that share code differ in few of their callees, and their source locations run in parallel: the second and
-//! every further function of a body is written as its differences from the first.
+//! Functions that share code differ in few of their callees, and their source locations run in
+//! parallel: the second and every further function of a body is written as its differences from the
+//! first.
 
 use crate::resolve::{Callee, Level, Running, TailCallees, TailCalls, resolve};
 use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A place in code: the offset in bytes of an instruction that may trap, or of the instruction behind a call.
+/// A place in code: the offset in bytes of an instruction that may trap, or of the instruction
+/// behind a call.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// From the first byte of the code.
@@ -17,7 +21,9 @@ pub struct Place {
     pub is_return: bool,
 }
 
-/// What the functions of code do at a place.
+/// The actions of the functions of code at a place.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// The place.
@@ -27,6 +33,8 @@ pub struct Site {
 }
 
 /// Code: a body, or a thunk.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     /// The numbers of the functions that it may be running.
@@ -38,6 +46,8 @@ pub struct Code {
 }
 
 /// The bytes are not what [`Table::bytes`] returned.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -50,6 +60,8 @@ impl fmt::Display for Malformed {
 impl core::error::Error for Malformed {}
 
 /// Which functions the code of a program belongs to. Functions and code have numbers, from 0.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     bytes: Vec<u8>,
@@ -159,7 +171,7 @@ impl Table {
         Code::read(&mut Reader { bytes: &self.bytes, at })
     }
 
-    /// What is known of a frame from its address alone.
+    /// The level of a frame, by its address alone.
     ///
     /// # Errors
     ///
@@ -168,8 +180,8 @@ impl Table {
         Ok(self.code(number)?.level(place))
     }
 
-    /// The frames of a stack, innermost first, each with the functions that it can belong to: see [`resolve`]. `None` is a
-    /// frame of other code.
+    /// The frames of a stack, innermost first, each with the functions that it can belong to: see
+    /// [`resolve`]. `None` is a frame of other code.
     ///
     /// # Errors
     ///
@@ -207,7 +219,7 @@ fn callee(callee: &Callee<u32>) -> u32 {
 }
 
 impl Code {
-    /// What is known of a frame from its address alone.
+    /// The level of a frame, by its address alone.
     fn level(&self, place: Place) -> Level<u32> {
         let Code { functions, is_thunk, sites } = self;
         let site = sites.binary_search_by_key(&place, |site| site.place).ok().map(|at| &sites[at]);

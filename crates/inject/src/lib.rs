@@ -1,8 +1,8 @@
-//! Copies of source trees with code inserted at given lines: faults in a copy of this workspace, merging in a copy of an
-//! engine.
+//! Copies of source trees with code inserted at given lines: faults in a copy of this workspace,
+//! merging in a copy of an engine.
 //!
-//! A hook names the lines, so that a tree that changed is refused and not built wrongly. It does *not* say what is
-//! inserted, nor build or run anything.
+//! A hook names the lines, so that a tree that changed is refused and not built wrongly. It does
+//! *not* say what is inserted, nor build or run anything.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ pub struct Hook {
     pub file: &'static str,
     /// Whole lines that stand together in the file once, without their indentation.
     pub at: &'static [&'static str],
-    /// What becomes of them.
+    /// The edit of the lines.
     pub put: Put,
 }
 
@@ -30,13 +30,14 @@ pub enum Put {
     Instead(&'static str),
 }
 
-/// Copies the tree at `from` to `to`, without the directories that are `left_out`, and inserts the hooks. A file that is there
-/// with the same contents is not written again, so that nothing is compiled twice; one that the tree does not have any
-/// more is removed, unless it is in a directory that the copy has in addition, `added`.
+/// Copies the tree at `from` to `to`, without the directories that are `left_out`, and inserts the
+/// hooks. A file that is there with the same contents is not written again, so that nothing is
+/// compiled twice; one that the tree does not have any more is removed, unless it is in a directory
+/// that the copy has in addition, `added`.
 ///
 /// # Errors
 ///
-/// What cannot be read or written, and a hook whose lines are not in its file exactly once.
+/// Files that cannot be read or written, and a hook whose lines are not in its file exactly once.
 pub fn instrument(
     (from, left_out): (&Path, &[&str]),
     (to, added): (&Path, &[&str]),
@@ -78,12 +79,13 @@ fn remove_others(copy: &Path, added: &[&str], files: &[PathBuf]) -> io::Result<(
 ///
 /// # Errors
 ///
-/// What cannot be read or written.
+/// Files that cannot be read or written.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     find(from, &[])?.iter().try_for_each(|file| write(&to.join(file), &fs::read(from.join(file))?))
 }
 
-/// All files below `from`, relative to it, in the order of their paths, but for those of directories that are `left_out`.
+/// All files below `from`, relative to it, in the order of their paths, but for those of
+/// directories that are `left_out`.
 fn find(from: &Path, left_out: &[&str]) -> io::Result<Vec<PathBuf>> {
     let (mut files, mut directories) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(directory) = directories.pop() {
@@ -124,7 +126,7 @@ fn hooked(text: &str, hook: &Hook) -> io::Result<String> {
 ///
 /// # Errors
 ///
-/// What cannot be written.
+/// Files that cannot be written.
 ///
 /// # Panics
 ///

@@ -1,6 +1,7 @@
-//! What compiled code calls in the runtime library.
+//! The functions of the runtime library that compiled code calls.
 //!
-//! They are named here and not looked up in the program that happens to load the code. Nothing is loaded here.
+//! They are named here and not looked up in the program that happens to load the code. Nothing is
+//! loaded here.
 #![allow(unsafe_code, reason = "functions of C are named here, and vectors taken apart")]
 
 use cranelift_codegen::ir::LibCall;
@@ -8,8 +9,8 @@ use cranelift_codegen::ir::LibCall;
 /// Finds an address, which no constant can hold.
 pub type Address = fn() -> *const u8;
 
-/// What compiled code may call in the runtime library. Taken from here and not looked up by name,
-/// so that it does not depend on what this program happens to be linked with.
+/// The functions of the runtime library that compiled code may call. Taken from here and not looked
+/// up by name, so that it does not depend on what this program happens to be linked with.
 pub const LIBRARY: &[(LibCall, Address)] = &[
     (LibCall::CeilF32, || ceil_f32 as *const u8),
     (LibCall::CeilF64, || ceil_f64 as *const u8),

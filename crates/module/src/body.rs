@@ -1,8 +1,8 @@
 //! One body of a flush: redirected, compiled, defined.
 //!
-//! What a body needs before it is compiled reads the state of the wrapper ([`View`]) and changes nothing but the
-//! body, so that several threads can do it (`parallel`). What it found goes into the state when the body is defined,
-//! in the order of the definitions.
+//! Preparing a body for compiling reads the state of the wrapper ([`View`]) and changes only the
+//! body, so that several threads can do it (`parallel`). Its findings go into the state when the
+//! body is defined, in the order of the definitions.
 
 use crate::ir_symbols::{address_uses, user_symbol};
 use crate::references::References;
@@ -45,7 +45,7 @@ pub(crate) enum Code {
     Ir(Box<Function>),
     /// As the plan added it.
     Added,
-    /// A thunk for what was defined, ready to be compiled.
+    /// A thunk for a defined function, ready to be compiled.
     #[cfg(feature = "parallel")]
     Thunk(Box<Function>),
     /// Compiled, or refused.
@@ -65,16 +65,19 @@ pub(crate) struct Observed {
     called: Vec<FuncId>,
     /// Namespaces and indices.
     pointers: Vec<(u32, u32)>,
-    /// What its instructions were, for backtraces.
+    /// Its original instructions, for backtraces.
     numbered: Option<Box<Sites>>,
 }
 
 /// A compiled function, with what a module needs to define it.
+///
+/// See the [example](crate#example).
 #[cfg(feature = "parallel")]
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CompiledFunction {
-    /// What Cranelift returned: the code, its traps, call sites, source locations, stack maps, unwind information.
+    /// The result of Cranelift: the code, its traps, call sites, source locations, stack maps,
+    /// unwind information.
     pub code: CompiledCode,
     /// The relocations of the code, by the identifiers of the module.
     pub relocations: Vec<ModuleReloc>,
@@ -91,8 +94,8 @@ impl fmt::Debug for CompiledFunction {
 
 #[cfg(feature = "parallel")]
 impl CompiledFunction {
-    /// Compiles `ctx.func`, which is the function `function` of a module for `isa`. The compiled code is taken out of
-    /// the context.
+    /// Compiles `ctx.func`, which is the function `function` of a module for `isa`. The compiled
+    /// code is taken out of the context.
     ///
     /// # Errors
     ///
@@ -117,8 +120,8 @@ impl CompiledFunction {
 }
 
 impl View<'_> {
-    /// Makes `func` what is to be compiled for a function. Returns what it refers to and must keep its symbol, and for
-    /// backtraces what its instructions were.
+    /// Makes `func` what is to be compiled for a function. Returns what it refers to and must keep
+    /// its symbol, and for backtraces what its instructions were.
     pub(crate) fn prepare(
         self,
         plan: &Plan,
@@ -132,7 +135,8 @@ impl View<'_> {
         Ok(Observed { numbered, ..self.observe(&symbol(function), func)? })
     }
 
-    /// The references of `func` to functions and data that are not defined yet: these must keep their symbols.
+    /// The references of `func` to functions and data that are not defined yet: these must keep
+    /// their symbols.
     ///
     /// Refuses references that lead nowhere.
     fn observe(&self, of: &UserExternalName, func: &Function) -> ModuleResult<Observed> {
@@ -240,7 +244,8 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// Compiles the function of a context and defines it at an alignment of at least `alignment` bytes.
+    /// Compiles the function of a context and defines it at an alignment of at least `alignment`
+    /// bytes.
     pub(crate) fn define(
         &mut self,
         function: FuncId,
@@ -293,7 +298,8 @@ impl Symbols {
         }
     }
 
-    /// Records that emitted code or data points to something. If it is not defined yet, it must keep its symbol.
+    /// Records that emitted code or data points to something. If it is not defined yet, it must
+    /// keep its symbol.
     pub(crate) fn observe_pointer(&mut self, namespace: u32, index: u32) {
         match namespace {
             0 => {

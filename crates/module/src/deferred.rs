@@ -5,7 +5,7 @@ use crate::{Definition, Pending};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_entity::EntityRef;
 use cranelift_mergefunc::data::{DataIndex, DataObject};
-use cranelift_mergefunc::{Bodies, FunctionIndex, SharedBodies};
+use cranelift_mergefunc::{Bodies, FunctionIndex, SyncBodies};
 use cranelift_module::{DataId, FuncId, ModuleDeclarations};
 
 impl Pending {
@@ -30,7 +30,7 @@ impl<'a> Deferred<'a> {
     }
 }
 
-impl SharedBodies for Deferred<'_> {
+impl SyncBodies for Deferred<'_> {
     fn body(&self, function: FunctionIndex) -> &Function {
         self.function(function)
     }
@@ -40,14 +40,14 @@ impl SharedBodies for Deferred<'_> {
     }
 }
 
-/// The same as the pass requests them.
+/// Deferred bodies as the pass requests them.
 pub(crate) struct DeferredBodies<'a> {
     pub deferred: Deferred<'a>,
     pub declarations: &'a ModuleDeclarations,
     /// The number of the next new body.
     pub fresh: u32,
     /// Whether the pass works on several threads.
-    pub ahead: bool,
+    pub is_parallel: bool,
 }
 
 impl Bodies for DeferredBodies<'_> {
@@ -81,7 +81,7 @@ impl Bodies for DeferredBodies<'_> {
         name.clone().filter(|_| linkage != cranelift_module::Linkage::Local)
     }
 
-    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
-        self.ahead.then(|| Box::new(self.deferred) as _)
+    fn sync(&self) -> Option<Box<dyn SyncBodies + '_>> {
+        self.is_parallel.then(|| Box::new(self.deferred) as _)
     }
 }

@@ -1,8 +1,9 @@
-//! Emission: the result of a flush's plan goes into the wrapped module. `body` has what is compiled.
+//! Emission: the result of a flush's plan goes into the wrapped module. `body` has the functions to
+//! be compiled.
 //!
-//! Every function is defined once: by a body, by the bytes of a jump, by no bytes at all (its symbol gets another
-//! address later), or not. All references to functions and data are redirected to where these are now. Nothing is
-//! decided here.
+//! Every function is defined once: by a body, by the bytes of a jump, by no bytes at all (its
+//! symbol gets another address later), or not. All references to functions and data are redirected
+//! to where these are now. Nothing is decided here.
 
 use crate::body::{Body, Code};
 use crate::flush::Unit;
@@ -20,7 +21,7 @@ use cranelift_module::{
     DataDescription, DataId, FuncId, Init, Module, ModuleReloc, ModuleRelocTarget, ModuleResult,
 };
 
-/// What is emitted for one definition, or for a body that the plan adds.
+/// The code that is emitted for one definition, or for a body that the plan adds.
 pub(crate) struct Item {
     function: FuncId,
     work: Work,
@@ -84,8 +85,8 @@ impl Item {
 
 #[cfg(feature = "parallel")]
 impl<M: Module> MergingModule<M> {
-    /// Puts the thunk of a function that was merged away in its place, if that is IR to be compiled. Returns what was
-    /// defined, if it is not needed any more.
+    /// Puts the thunk of a function that was merged away in its place, if that is IR to be
+    /// compiled. Returns what was defined, if it is not needed any more.
     pub(crate) fn without_ir(
         &self,
         plan: &Plan,

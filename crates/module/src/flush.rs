@@ -1,9 +1,9 @@
-//! A flush: the deferred definitions are planned, every symbol gets its place, and the functions that are left are
-//! emitted (`emit`).
+//! A flush: the deferred definitions are planned, every symbol gets its place, and the functions
+//! that are left are emitted (`emit`).
 //!
-//! The order of emission is that of the definitions, so the same calls give the same object. When a step fails,
-//! nothing that comes after it is emitted, and the module refuses further use: bodies into which functions were
-//! merged may be missing.
+//! The order of emission is that of the definitions, so the same calls give the same object. When a
+//! step fails, nothing that comes after it is emitted, and the module refuses further use: bodies
+//! into which functions were merged may be missing.
 
 use crate::deferred::{Deferred, DeferredBodies};
 use crate::{
@@ -94,7 +94,7 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// The deferred definitions, with what is known of them now.
+    /// The deferred definitions, with their present attributes.
     fn unit(&mut self, pending: &mut Pending, back_end: BackEnd) -> Unit {
         for (function, definition) in &pending.functions {
             if let Definition::Bytes { relocs, .. } = definition {
@@ -110,8 +110,9 @@ impl<M: Module> MergingModule<M> {
                 // Later code that calls it by its declaration calls it with a mismatched signature.
                 attributes.externally_called |= func.signature != declaration.signature;
                 match back_end {
-                    // An unknown module wants code for every function. There is no local name by which the near
-                    // address of one could be that of another one, which may be exported.
+                    // An unknown module wants code for every function. There is no local name by
+                    // which the near address of one could be that of another one, which may be
+                    // exported.
                     BackEnd::Any => {
                         attributes.externally_called = true;
                         attributes.addresses = Addresses::Significant;
@@ -148,7 +149,8 @@ impl<M: Module> MergingModule<M> {
         Unit { functions, place, data, by_id }
     }
 
-    /// Functions to which code given as bytes refers: whether by calls or by addresses is not known.
+    /// Functions to which code given as bytes refers: whether by calls or by addresses is not
+    /// known.
     fn observe_relocs(&mut self, function: FuncId, relocs: &[ModuleReloc]) {
         for reloc in relocs {
             match &reloc.name {
@@ -172,7 +174,8 @@ impl<M: Module> MergingModule<M> {
         data: DataId,
         description: &DataDescription,
     ) -> DataAttributes {
-        let defaults = DataAttributes { addresses: self.options.data, ..DataAttributes::default() };
+        let defaults =
+            DataAttributes { addresses: self.options.data_addresses, ..DataAttributes::default() };
         let attributes = self.symbols.data_attributes.get(&data).copied().unwrap_or(defaults);
         let declaration = self.inner.declarations().get_data_decl(data);
         let align = description.align.unwrap_or(1).max(self.inner.isa().symbol_alignment());
@@ -214,8 +217,8 @@ impl<M: Module> MergingModule<M> {
             content_addressing: self.content_addressing(isa, back_end),
             ..self.pass_options(back_end)
         };
-        // An incremental run must walk every function, which does not pay if functions are not merged over flushes. What
-        // earlier flushes eliminated is known in any case.
+        // An incremental run must walk every function, which does not pay if functions are not
+        // merged over flushes. Functions that earlier flushes eliminated are known anyway.
         let remembers = self.options.remember && !(first && last);
         let mut merger = match (remembers, first) {
             (true, _) => Merger::after(&self.passes.emitted, options),
@@ -223,14 +226,14 @@ impl<M: Module> MergingModule<M> {
             (false, true) => Merger::new(options),
         };
         merger.reserve(unit.functions.len());
-        let fresh = self.symbols.shared.len() as u32;
+        let fresh = self.symbols.added.len() as u32;
         let deferred = Deferred { pending, unit };
         #[cfg(feature = "parallel")]
-        let ahead = self.ahead.is_some();
+        let is_parallel = self.codegen.is_some();
         #[cfg(not(feature = "parallel"))]
-        let ahead = false;
+        let is_parallel = false;
         let declarations = self.inner.declarations();
-        let mut bodies = DeferredBodies { deferred, declarations, fresh, ahead };
+        let mut bodies = DeferredBodies { deferred, declarations, fresh, is_parallel };
         for (index, (function, attributes)) in unit.functions.iter().enumerate() {
             let func = deferred.function(FunctionIndex::new(index));
             merger.add(symbol(*function), func, *attributes).map_err(refused)?;
@@ -302,19 +305,19 @@ impl<M: Module> MergingModule<M> {
             let function = self.declare_new_body(new)?;
             // Not every symbol that was handed out was needed, and they come in any order.
             let index = plan.entry(new.function()).symbol().index as usize;
-            if self.symbols.shared.len() <= index {
-                self.symbols.shared.resize(index + 1, function);
+            if self.symbols.added.len() <= index {
+                self.symbols.added.resize(index + 1, function);
             }
-            self.symbols.shared[index] = function;
+            self.symbols.added[index] = function;
             self.stats.new_bodies += 1;
             self.symbols.functions[function].defined = true;
         }
         Ok(())
     }
 
-    /// Declares one of them, and the name of a content-addressed one, of which the linker keeps one copy of those in all
-    /// objects. In ELF, such a body has a local symbol in addition, for unwind information, which linkers drop with the copy
-    /// that it is for.
+    /// Declares one of them, and the name of a content-addressed one, of which the linker keeps one
+    /// copy of those in all objects. In ELF, such a body has a local symbol in addition, for unwind
+    /// information, which linkers drop with the copy that it is for.
     fn declare_new_body(&mut self, new: &NewBody) -> ModuleResult<FuncId> {
         let signature = &new.body().signature;
         let Some(digest) = new.content_digest() else {
@@ -377,11 +380,11 @@ impl<M: Module> MergingModule<M> {
         }
         match back_end {
             BackEnd::Object => self.name_passed_functions(plan, pending, unit)?,
-            // There is no local name by which the address of a function could stay near. It is passed in place of a
-            // callee that may be exported.
+            // There is no local name by which the address of a function could stay near. It is
+            // passed in place of a callee that may be exported.
             BackEnd::Any if self.view().is_elf() => {
                 for (function, _) in &unit.functions {
-                    self.symbols.pass_from_afar(*function);
+                    self.symbols.clear_colocated_arguments(*function);
                 }
             }
             BackEnd::Any | BackEnd::Jit => {}
@@ -429,8 +432,8 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// Defines the functions that have no code left, because an object needs a definition of every function that
-    /// was declared as defined. To be called once, after the flush.
+    /// Defines the functions that have no code left, because an object needs a definition of every
+    /// function that was declared as defined. To be called once, after the flush.
     pub(crate) fn define_eliminated(&mut self) -> ModuleResult<()> {
         if self.progress.back_end != Some(BackEnd::Object) {
             return Ok(());
@@ -442,8 +445,9 @@ impl<M: Module> MergingModule<M> {
         let without_code: Vec<(FuncId, FuncId)> =
             self.symbols.functions.iter().filter_map(without_code).collect();
         for (function, body) in without_code {
-            // A body that takes extra arguments may not replace the function, so its address cannot be the symbol's. Nor can
-            // that of a body of which the linker may keep another copy. (Ascending: they were declared in their order.)
+            // A body that takes extra arguments may not replace the function, so its address cannot
+            // be the symbol's. Nor can that of a body of which the linker may keep another copy.
+            // (Ascending: they were declared in their order.)
             let name = self.view().local_name(body);
             let is_content = self.aliases.contents.binary_search(&name).is_ok();
             if self.symbols.functions[function].extra.is_empty() && !is_content {
@@ -478,8 +482,8 @@ impl<M: Module> MergingModule<M> {
     }
 }
 
-/// The linkage of a function or data object of a JIT. No other definition takes a symbol, and the wrapper resolves
-/// references from outside: only a significant address must be that of the symbol.
+/// The linkage of a function or data object of a JIT. No other definition takes a symbol, and the
+/// wrapper resolves references from outside: only a significant address must be that of the symbol.
 fn in_jit(linkage: Linkage, addresses: Addresses) -> Linkage {
     match (linkage, addresses) {
         (Linkage::Local, _) | (_, Addresses::Insignificant) => Linkage::Local,
@@ -489,7 +493,8 @@ fn in_jit(linkage: Linkage, addresses: Addresses) -> Linkage {
     }
 }
 
-/// A data object as the pass sees it, and whether that is all of it. The contents are taken out of the description.
+/// A data object as the pass sees it, and whether that is all of it. The contents are taken out of
+/// the description.
 fn object_of(description: &mut DataDescription) -> (DataObject, bool) {
     let contents = match std::mem::replace(&mut description.init, Init::Uninitialized) {
         Init::Uninitialized => Contents::Zeros(0),

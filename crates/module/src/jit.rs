@@ -1,4 +1,4 @@
-//! What `cranelift-jit` adds: addresses, of merged functions, too.
+//! The additions for `cranelift-jit`: addresses, of merged functions, too.
 
 use crate::{BackEnd, MergingModule};
 use cranelift_jit::JITModule;
@@ -6,8 +6,8 @@ use cranelift_mergefunc::explain::MergeMap;
 use cranelift_module::{DataId, FuncId, ModuleRelocTarget, ModuleResult};
 
 impl MergingModule<JITModule> {
-    /// Flushes with [`BackEnd::Jit`] and makes everything that was defined ready to run. Can be called any number
-    /// of times; functions of later flushes are merged into those that exist.
+    /// Flushes with [`BackEnd::Jit`] and makes everything that was defined ready to run. Can be
+    /// called any number of times; functions of later flushes are merged into those that exist.
     ///
     /// # Errors
     ///
@@ -26,7 +26,8 @@ impl MergingModule<JITModule> {
         self.inner.get_finalized_function(self.address_of(function))
     }
 
-    /// The address and size in bytes of a data object that was defined and finalized, merged or not.
+    /// The address and size in bytes of a data object that was defined and finalized, merged or
+    /// not.
     ///
     /// # Panics
     ///

@@ -1,23 +1,40 @@
-//! [`MergingModule`]: function merging for embedders that define functions through `cranelift_module::Module`.
+//! [`MergingModule`]: function merging for embedders that define functions through
+//! `cranelift_module::Module`.
 //!
 //! It wraps a module and is one. Definitions are deferred until the result is needed (`finish`,
-//! `finalize_definitions`, [`MergingModule::flush`]); then they are merged, and the functions that are left are
-//! defined in the wrapped module. Declarations are passed through at once, so identifiers are those of the wrapped
-//! module.
+//! `finalize_definitions`, [`MergingModule::flush`]); then they are merged, and the functions that
+//! are left are defined in the wrapped module. Declarations are passed through at once, so
+//! identifiers are those of the wrapped module.
 //!
 //! * `lib.rs` is the wrapper: deferred definitions, and the errors that are reported at once;
-//! * `flush` is the list of phases: plan, place, and `emit`, in which `body` is what is compiled;
-//! * `parallel` compiles on several threads, and `unwind` writes the unwind information of what they compile;
-//! * `view` is what is known of symbols, without the wrapped module, so that threads can share it;
+//! * `flush` is the list of phases: plan, place, and `emit`, in which `body` is the code to
+//!   compile;
+//! * `parallel` compiles on several threads, and `unwind` writes the unwind information of what
+//!   they compile;
+//! * `view` is the state of symbols, without the wrapped module, so that threads can share it;
 //! * `names` gives local names to symbols that can be interposed;
 //! * `references` is where references go: where the plan redirects them, under these names;
 //! * `nowhere` refuses references that lead nowhere;
 //! * `options` holds the decisions of the embedder;
 //! * `object` and `jit` are what these back ends add.
 //!
-//! It does not look into the wrapped module. It does not ask the module for what `Module` does not offer (two
-//! symbols at one address), unless [`ModuleOptions::back_end`] says that the module can do it.
+//! It does not look into the wrapped module. It does not ask the module for what `Module` does not
+//! offer (two symbols at one address), unless [`ModuleOptions::back_end`] says that the module can
+//! do it.
 
+//!
+//! # Example
+//!
+//! ```
+//! use cranelift_mergefunc_module::{MergingModule, cranelift_module::Module};
+//!
+//! fn compile(module: impl Module, define_all: impl FnOnce(&mut dyn Module)) {
+//!     let mut module = MergingModule::new(module);
+//!     define_all(&mut module);
+//!     module.flush().unwrap();
+//!     println!("{} functions compiled", module.stats().compiled);
+//! }
+//! ```
 //!
 //! # Features
 //!
@@ -95,9 +112,11 @@ use std::sync::Arc;
 use view::View;
 
 /// Symbols that are to get the address of another one, in an object file.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "without `place`, these symbols lead nowhere"]
-pub struct Aliases {
+pub struct ObjectFixups {
     functions: Vec<(FuncId, FuncId)>,
     data: Vec<(DataId, DataId)>,
     /// Content-addressed functions.
@@ -107,8 +126,8 @@ pub struct Aliases {
     unwind: Option<unwind::UnwindTable>,
 }
 
-impl Aliases {
-    /// Whether there are none, and nothing else that [`place`](Aliases::place) would do.
+impl ObjectFixups {
+    /// Whether there are none, and nothing else that [`place`](ObjectFixups::place) would do.
     pub fn is_empty(&self) -> bool {
         #[cfg(all(feature = "object", feature = "parallel"))]
         if self.unwind.as_ref().is_some_and(|table| !table.is_empty()) {
@@ -122,8 +141,8 @@ impl Aliases {
         &self.functions
     }
 
-    /// The content-addressed functions: each is to be a weak definition of a section of its own, in a COMDAT group where the
-    /// format has these.
+    /// The content-addressed functions: each is to be a weak definition of a section of its own, in
+    /// a COMDAT group where the format has these.
     pub fn contents(&self) -> &[FuncId] {
         &self.contents
     }
@@ -134,7 +153,7 @@ impl Aliases {
     }
 }
 
-/// What is known of a function.
+/// The state of a function.
 #[derive(Clone, Default)]
 struct FunctionState {
     defined: bool,
@@ -145,7 +164,7 @@ struct FunctionState {
     preemptible: bool,
     /// Other functions have its body, or later ones may.
     replaces_others: bool,
-    /// What became of it; [`View::reached`] says what references to it lead to.
+    /// Its disposition; [`View::reached`] resolves references to it.
     disposition: Disposition<FuncId>,
     /// In which flush, counted from 1.
     flush: u32,
@@ -157,7 +176,7 @@ struct FunctionState {
     size: u32,
 }
 
-/// What is known of a data object.
+/// The state of a data object.
 #[derive(Clone, Default)]
 struct DataState {
     defined: bool,
@@ -165,7 +184,7 @@ struct DataState {
     used: bool,
     /// Other objects have its contents, or later ones may.
     replaces_others: bool,
-    /// What became of it; [`View::data_reached`] says what references to it lead to.
+    /// Its disposition; [`View::data_reached`] resolves references to it.
     disposition: Disposition<DataId>,
     /// In which flush, counted from 1.
     flush: u32,
@@ -196,26 +215,26 @@ struct Pending {
     data: Vec<(DataId, DataDescription)>,
 }
 
-/// What is known of functions and data objects, over all flushes.
+/// The state of functions and data objects, over all flushes.
 #[derive(Default)]
 struct Symbols {
     functions: SecondaryMap<FuncId, FunctionState>,
     data: SecondaryMap<DataId, DataState>,
-    /// What the embedder says of functions.
+    /// The attributes that the embedder gives functions.
     attributes: HashMap<FuncId, Attributes, FxBuildHasher>,
-    /// The same for data objects.
+    /// Attributes of data objects.
     data_attributes: HashMap<DataId, DataAttributes, FxBuildHasher>,
     /// Functions that the plans added, by the index of their symbols.
-    shared: Vec<FuncId>,
+    added: Vec<FuncId>,
     /// Local names, which cannot be interposed, of functions that could be.
     local_names: HashMap<FuncId, FuncId, FxBuildHasher>,
-    /// The same for data objects.
+    /// Local names of data objects.
     local_data_names: HashMap<DataId, DataId, FxBuildHasher>,
     /// The functions of local names.
     named: HashMap<FuncId, FuncId, FxBuildHasher>,
 }
 
-/// What the passes of the flushes left.
+/// The results of the passes of the flushes.
 #[derive(Default)]
 struct Passes {
     /// The functions and data into which later ones can be merged.
@@ -224,7 +243,7 @@ struct Passes {
     stats: Stats,
     /// Why the plan of the last flush that was refused could not be proved.
     refutation: Option<Refutation>,
-    /// What backtraces need of all functions that were flushed.
+    /// The records for backtraces of all flushed functions.
     recorded: Recorded,
 }
 
@@ -245,21 +264,26 @@ struct Progress {
 ///
 /// Wrap the module that is used so far, and use the wrapper in its place:
 ///
-/// * errors are reported when the wrapped module would report them: a definition of an import, a second definition
-///   and IR that the verifier refuses are reported by `define_function`. Errors that only the compiler finds (IR
-///   that it does not support) are reported by the flush; [`MergingModule::failed`] returns the function;
-/// * `define_function` copies the function ([`ModuleOptions::take`] saves the copy). The context is left as it is
-///   and holds no compiled code;
-/// * linkage may widen until the flush, which reads it. In an object it cannot widen after that, and in other modules a
-///   function or data object that shares its body cannot become preemptible: it is an error to declare it so;
-/// * functions and data objects keep addresses of their own by default: see [`MergingModule::attributes`].
+/// * errors are reported when the wrapped module would report them: a definition of an import, a
+///   second definition and IR that the verifier refuses are reported by `define_function`. Errors
+///   that only the compiler finds (IR that it does not support) are reported by the flush;
+///   [`MergingModule::failed`] returns the function;
+/// * `define_function` copies the function ([`ModuleOptions::take_ir`] saves the copy). The context
+///   is left as it is and holds no compiled code;
+/// * linkage may widen until the flush, which reads it. In an object it cannot widen after that,
+///   and in other modules a function or data object that shares its body cannot become preemptible:
+///   it is an error to declare it so;
+/// * functions and data objects keep addresses of their own by default: see
+///   [`MergingModule::attributes`].
 ///
-/// It should be the outermost wrapper: one that reads `ctx.compiled_code()` after forwarding `define_function`, as
-/// the one that writes unwind information in `rustc_codegen_cranelift` does, must be inside, where it sees only
-/// functions that are compiled.
+/// It should be the outermost wrapper: one that reads `ctx.compiled_code()` after forwarding
+/// `define_function`, as the one that writes unwind information in `rustc_codegen_cranelift` does,
+/// must be inside, where it sees only functions that are compiled.
 ///
-/// A module that is dropped without `finish`, `finalize_definitions`, `into_inner` or `flush` loses its deferred
-/// definitions.
+/// A module that is dropped without `finish`, `finalize_definitions`, `into_inner` or `flush` loses
+/// its deferred definitions.
+///
+/// See the [example](crate#example).
 pub struct MergingModule<M> {
     inner: M,
     /// That of the wrapped module.
@@ -267,14 +291,14 @@ pub struct MergingModule<M> {
     options: ModuleOptions,
     symbols: Symbols,
     pending: Pending,
-    aliases: Aliases,
+    aliases: ObjectFixups,
     stats: ModuleStats,
     passes: Passes,
     progress: Progress,
     context: Option<Box<Context>>,
     /// How functions are defined that other threads compiled.
     #[cfg(feature = "parallel")]
-    ahead: Option<parallel::Ahead<M>>,
+    codegen: Option<parallel::ParallelCodegen<M>>,
     /// Which functions share bodies with functions of other objects.
     sharing_map: Option<Arc<SharingMap<'static>>>,
 }
@@ -285,7 +309,7 @@ impl<M: Module> MergingModule<M> {
         MergingModule::with_options(inner, ModuleOptions::default())
     }
 
-    /// Wraps `inner`. What is already defined in it stays as it is.
+    /// Wraps `inner`. Existing definitions in it stay as they are.
     pub fn with_options(inner: M, options: ModuleOptions) -> Self {
         MergingModule {
             target: Target {
@@ -296,13 +320,13 @@ impl<M: Module> MergingModule<M> {
             options,
             symbols: Symbols::default(),
             pending: Pending::default(),
-            aliases: Aliases::default(),
+            aliases: ObjectFixups::default(),
             stats: ModuleStats::default(),
             passes: Passes::default(),
             progress: Progress::default(),
             context: None,
             #[cfg(feature = "parallel")]
-            ahead: None,
+            codegen: None,
             sharing_map: None,
         }
     }
@@ -317,14 +341,15 @@ impl<M: Module> MergingModule<M> {
         &self.inner
     }
 
-    /// The wrapped module, to do what `Module` does not offer, such as finalizing what was flushed.
-    /// Nothing must be declared or defined in it that is not declared or defined in the wrapper.
+    /// The wrapped module, for operations that `Module` does not offer, such as finalizing flushed
+    /// code. Nothing must be declared or defined in it that is not declared or defined in the
+    /// wrapper.
     pub fn inner_mut(&mut self) -> &mut M {
         &mut self.inner
     }
 
-    /// The function of the wrapped module whose address is that of `function`, once it was flushed: itself, unless
-    /// it has no code of its own.
+    /// The function of the wrapped module whose address is that of `function`, once it was flushed:
+    /// itself, unless it has no code of its own.
     pub fn address_of(&self, function: FuncId) -> FuncId {
         self.view().address_target(function).unwrap_or(function)
     }
@@ -334,33 +359,34 @@ impl<M: Module> MergingModule<M> {
         self.view().data_target(data).unwrap_or(data)
     }
 
-    /// The properties of a function that merging needs and the module does not know: whether its address is
-    /// significant, whether it is pinned or not to be merged, its key. To be set before the function is flushed.
-    /// The linkage in it is not used, that of the declaration is. A function that needs an alignment is given to
-    /// the wrapped module as bytes, since `Module` has no other way to ask for one: it gets no unwind information.
+    /// The properties of a function that merging needs and the module does not know: whether its
+    /// address is significant, whether it is pinned or not to be merged, its key. To be set before
+    /// the function is flushed. The linkage in it is not used, that of the declaration is. A
+    /// function that needs an alignment is given to the wrapped module as bytes, since `Module` has
+    /// no other way to ask for one: it gets no unwind information.
     ///
-    /// The address of a *local* function counts as taken if a function or a data object of the module takes it, in
-    /// this flush or a later one. If the host asks for it (`get_finalized_function`) and compares it, set
-    /// `address_taken`.
+    /// The address of a *local* function counts as taken if a function or a data object of the
+    /// module takes it, in this flush or a later one. If the host asks for it
+    /// (`get_finalized_function`) and compares it, set `address_taken`.
     pub fn attributes(&mut self, function: FuncId) -> &mut Attributes {
-        let addresses = self.options.functions;
+        let addresses = self.options.function_addresses;
         self.symbols
             .attributes
             .entry(function)
             .or_insert_with(|| Attributes { addresses, ..Attributes::default() })
     }
 
-    /// The same for a data object; to be set before `define_data`. Linkage, `writable` and `tls` are
-    /// those of the declaration.
+    /// Attributes of a data object; to be set before `define_data`. Linkage, `writable` and `tls`
+    /// are those of the declaration.
     pub fn data_attributes(&mut self, data: DataId) -> &mut DataAttributes {
-        let addresses = self.options.data;
+        let addresses = self.options.data_addresses;
         self.symbols
             .data_attributes
             .entry(data)
             .or_insert_with(|| DataAttributes { addresses, ..DataAttributes::default() })
     }
 
-    /// What merging did so far.
+    /// The statistics of merging so far.
     pub fn stats(&self) -> &ModuleStats {
         &self.stats
     }
@@ -370,27 +396,28 @@ impl<M: Module> MergingModule<M> {
         &self.passes.stats
     }
 
-    /// The reason why the plan of the last refused flush could not be proved. Symbols of functions have namespace 0
-    /// and the number of their `FuncId`.
+    /// The reason why the plan of the last refused flush could not be proved. Symbols of functions
+    /// have namespace 0 and the number of their `FuncId`.
     pub fn refutation(&self) -> Option<&Refutation> {
         self.passes.refutation.as_ref()
     }
 
-    /// The disposition of a function, with its reason. `None` before it is flushed, and for functions that were
-    /// defined by bytes.
+    /// The disposition of a function, with its reason. `None` before it is flushed, and for
+    /// functions that were defined by bytes.
     pub fn outcome(&self, function: FuncId) -> Option<(Disposition<FuncId>, Reason)> {
         let FunctionState { disposition, reason, .. } = &self.symbols.functions[function];
         Some((*disposition, (*reason)?))
     }
 
-    /// The same for a data object. `None` also for objects that were never deferred.
+    /// The disposition of a data object, and its reason. `None` also for objects that were never
+    /// deferred.
     pub fn data_outcome(&self, data: DataId) -> Option<(Disposition<DataId>, Reason)> {
         let DataState { disposition, reason, .. } = &self.symbols.data[data];
         Some((*disposition, (*reason)?))
     }
 
-    /// The memory, in bytes, that is held for functions that were flushed, so that later ones can be
-    /// merged into them.
+    /// The memory, in bytes, that is held for functions that were flushed, so that later ones can
+    /// be merged into them.
     pub fn remembered_bytes(&self) -> usize {
         self.passes.emitted.size()
     }
@@ -400,19 +427,19 @@ impl<M: Module> MergingModule<M> {
         self.progress.failed
     }
 
-    /// Says which functions share bodies with functions of other objects ([`ContentAddressing::sharing_map`]), with
-    /// [`ModuleOptions::content_addressed`]. To be called before the flush.
-    ///
-    /// [`ContentAddressing::sharing_map`]: cranelift_mergefunc::across::ContentAddressing::sharing_map
+    /// Says by a
+    /// [sharing map](cranelift_mergefunc::across::ContentAddressing::sharing_map) which functions
+    /// share bodies with functions of other objects, with [`ModuleOptions::content_addressed`]. To
+    /// be called before the flush.
     pub fn set_sharing_map(&mut self, map: Arc<SharingMap<'static>>) {
         self.sharing_map = Some(map);
     }
 
     /// Merges and defines the deferred functions and data, if there are any.
     ///
-    /// In a JIT, this can be called any number of times. An object is planned once: after a flush with
-    /// [`BackEnd::Object`], nothing can be defined or declared as more visible. All flushes are for the back end of the
-    /// first.
+    /// In a JIT, this can be called any number of times. An object is planned once: after a flush
+    /// with [`BackEnd::Object`], nothing can be defined or declared as more visible. All flushes
+    /// are for the back end of the first.
     ///
     /// # Errors
     ///
@@ -427,7 +454,7 @@ impl<M: Module> MergingModule<M> {
     /// # Errors
     ///
     /// See [`MergingModule::flush`].
-    pub fn into_inner(mut self) -> ModuleResult<(M, Aliases)> {
+    pub fn into_inner(mut self) -> ModuleResult<(M, ObjectFixups)> {
         self.flush_to(self.options.back_end, true)?;
         self.define_eliminated()?;
         Ok((self.inner, self.aliases))
@@ -438,9 +465,9 @@ impl<M: Module> MergingModule<M> {
         self.view().reached(function).body
     }
 
-    /// Why there is no code, or are no contents, under the symbol of a function or data object, with its name, if it was
-    /// merged away. Whoever resolves references without asking [`address_of`](MergingModule::address_of) must not
-    /// resolve one to such a symbol.
+    /// Why there is no code, or are no contents, under the symbol of a function or data object,
+    /// with its name, if it was merged away. Whoever resolves references without asking
+    /// [`address_of`](MergingModule::address_of) must not resolve one to such a symbol.
     pub fn without_code(&self, target: &ModuleRelocTarget) -> Option<String> {
         match *target {
             ModuleRelocTarget::User { namespace, index } => {
@@ -452,8 +479,8 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// The name of the symbol by which other objects know the code of a function: that of its declaration, or for a
-    /// content-addressed body its digest.
+    /// The name of the symbol by which other objects know the code of a function: that of its
+    /// declaration, or for a content-addressed body its digest.
     pub fn symbol_name(&self, function: FuncId) -> String {
         let name = self.symbols.local_names.get(&function).copied();
         // Ascending: they were declared in their order.
@@ -486,7 +513,7 @@ impl<M: Module> MergingModule<M> {
         map
     }
 
-    /// What is known of functions and data now.
+    /// The present state of functions and data.
     fn view(&self) -> View<'_> {
         View {
             symbols: &self.symbols,
@@ -496,7 +523,7 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// What the module refers to in this function or data, for a plan.
+    /// The references of the module in this function or data, for a plan.
     fn references<'a>(&'a self, plan: &'a Plan, shared: bool) -> References<'a> {
         References { view: self.view(), plan, shared }
     }
@@ -514,7 +541,7 @@ impl<M: Module> MergingModule<M> {
         self.check_open()
     }
 
-    /// The same for a data object.
+    /// Checks that a data object can be defined.
     fn check_data_definition(&self, data: DataId) -> ModuleResult<()> {
         let declaration = self.inner.declarations().get_data_decl(data);
         let name = || declaration.linkage_name(data).into_owned();
@@ -522,9 +549,10 @@ impl<M: Module> MergingModule<M> {
         self.check_open()
     }
 
-    /// Whether a function or object that was declared with the linkage `before` may be declared with the linkage `now`. In
-    /// an object, the plan relied on what others can see. One that shares its body is referred to by the symbol of another
-    /// one, which no other definition can replace.
+    /// Whether a function or object that was declared with the linkage `before` may be declared
+    /// with the linkage `now`. In an object, the plan relied on what others can see. One that
+    /// shares its body is referred to by the symbol of another one, which no other definition can
+    /// replace.
     fn check_linkage(
         &self,
         name: &str,
@@ -575,7 +603,8 @@ fn widens(before: cranelift_module::Linkage, now: cranelift_module::Linkage) -> 
     }
 }
 
-/// Whether a function or object of this linkage may be defined, with the error that every module gives.
+/// Whether a function or object of this linkage may be defined, with the error that every module
+/// gives.
 fn check_definition(
     linkage: cranelift_module::Linkage,
     defined: bool,
@@ -725,7 +754,7 @@ impl<M: Module> Module for MergingModule<M> {
             return self.inner.define_function_with_control_plane(function, ctx, ctrl_plane);
         }
         ctx.verify_if(self.inner.isa())?;
-        let func = match self.options.take {
+        let func = match self.options.take_ir {
             true => std::mem::replace(&mut ctx.func, Function::new()),
             false => ctx.func.clone(),
         };

@@ -1,10 +1,10 @@
 //! Names that cannot be interposed.
 //!
-//! In a shared library of ELF, an exported symbol can be interposed, whatever its linkage says. Redirected
-//! references, which originally named another function, and references of code that replaces several functions,
-//! must not go through it: they use local names for the same address. This module decides which functions and
-//! objects get a local name, and which extra arguments use it; other references use it in `references`. It does *not* decide what
-//! is merged.
+//! In a shared library of ELF, an exported symbol can be interposed, whatever its linkage says.
+//! Redirected references, which originally named another function, and references of code that
+//! replaces several functions, must not go through it: they use local names for the same address.
+//! This module decides which functions and objects get a local name, and which extra arguments use
+//! it; other references use it in `references`. It does *not* decide about merges.
 
 use crate::flush::Unit;
 use crate::view::View;
@@ -29,10 +29,11 @@ struct Passed {
 impl<M: Module> MergingModule<M> {
     /// Chooses the names by which extra arguments of the functions of a flush name functions.
     ///
-    /// A function goes by its local name if its near address is passed: it can be exported, and its caller needed no more
-    /// than a call. One that was not visible outside when the plan was made does so as well if others
-    /// were merged into it. So does a function that the function that passes it called by another name, and a function that is passed on
-    /// because a function is called that receives it under its local name. All names are given before any is used: which
+    /// A function goes by its local name if its near address is passed: it can be exported, and its
+    /// caller needed no more than a call. One that was not visible outside when the plan was made
+    /// does so as well if others were merged into it. So does a function that the function that
+    /// passes it called by another name, and a function that is passed on because a function is
+    /// called that receives it under its local name. All names are given before any is used: which
     /// functions get one must not depend on the order of the functions.
     pub(crate) fn name_passed_functions(
         &mut self,
@@ -52,7 +53,8 @@ impl<M: Module> MergingModule<M> {
                 let linkage = plan.function(symbol).map(|at| plan.entry(at).attributes().linkage);
                 let is_own = matches!(linkage, Some(Local | Hidden));
                 let names_another = !self.view().is_named(symbol, pending.func(unit, index));
-                // A near address of what can be interposed cannot be linked. It is passed in place of a merged callee.
+                // A near address of what can be interposed cannot be linked. It is passed in place
+                // of a merged callee.
                 let (is_near, passed) = (argument.is_near(), FuncId::from_u32(symbol.index));
                 let (needs_name, by_name) =
                     (is_near || names_another, is_own || names_another || is_near);
@@ -84,9 +86,9 @@ impl<M: Module> MergingModule<M> {
         }
     }
 
-    /// Gives local names to the functions and objects to which shared code and data refers. Shared code or data
-    /// replaces several functions or objects, each of which refers to an equal one of its own, so no reference may
-    /// use a symbol that another definition can take.
+    /// Gives local names to the functions and objects to which shared code and data refers. Shared
+    /// code or data replaces several functions or objects, each of which refers to an equal one of
+    /// its own, so no reference may use a symbol that another definition can take.
     pub(crate) fn name_shared_references(
         &mut self,
         plan: &Plan,
@@ -98,19 +100,22 @@ impl<M: Module> MergingModule<M> {
             let index = FunctionIndex::new(index);
             let entry = plan.entry(index);
             if entry.disposition() != Disposition::Keep {
-                // Functions that were merged into it, before it was merged itself, pass the same extra arguments.
+                // Functions that were merged into it, before it was merged itself, pass the same
+                // extra arguments.
                 let extra = &self.symbols.functions[*function].extra;
                 used.extend(extra.iter().filter_map(ExtraArgument::symbol).cloned());
                 continue;
             }
-            // Also if nothing is merged into it: a reference to it may replace a reference to an equal function.
+            // Also if nothing is merged into it: a reference to it may replace a reference to an
+            // equal function.
             let replaces_others = &mut self.symbols.functions[*function].replaces_others;
             *replaces_others |= entry.has_equals();
             if *replaces_others {
                 used.extend(pending.func(unit, index).params.user_named_funcs().values().cloned());
             }
         }
-        // A function that the plan adds replaces several functions from the start. What units share refers to symbols.
+        // A function that the plan adds replaces several functions from the start. Code that units
+        // share refers to symbols.
         for new in plan.new_bodies().iter().filter(|new| new.content_digest().is_none()) {
             used.extend(new.body().params.user_named_funcs().values().cloned());
         }
@@ -138,7 +143,8 @@ impl<M: Module> MergingModule<M> {
                 1 => {
                     let data = DataId::from_u32(symbol.index);
                     let DataState { defined, disposition, .. } = self.symbols.data[data];
-                    // A pinned object replaces no other one, but references to its equals may go to it.
+                    // A pinned object replaces no other one, but references to its equals may go to
+                    // it.
                     if defined
                         && disposition == Disposition::Keep
                         && self.is_compared_by_class(data)
@@ -152,8 +158,9 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// Gives a function of an object a local name, if it can be interposed. In a shared library of ELF, an exported symbol
-    /// can, whatever its linkage says: redirected calls must not go through it.
+    /// Gives a function of an object a local name, if it can be interposed. In a shared library of
+    /// ELF, an exported symbol can, whatever its linkage says: redirected calls must not go through
+    /// it.
     pub(crate) fn give_local_name(&mut self, body: FuncId) -> ModuleResult<()> {
         let declaration = self.inner.declarations().get_function_decl(body);
         if !self.view().can_be_interposed(declaration.linkage)
@@ -166,7 +173,8 @@ impl<M: Module> MergingModule<M> {
         self.name_body(body, name)
     }
 
-    /// Makes `name`, which nothing is defined under, the name by which references reach the code of `body`.
+    /// Makes `name`, which nothing is defined under, the name by which references reach the code of
+    /// `body`.
     pub(crate) fn name_body(&mut self, body: FuncId, name: FuncId) -> ModuleResult<()> {
         self.symbols.functions[name].defined = true;
         self.inner.define_function_bytes(name, 1, &[], &[])?;
@@ -176,7 +184,7 @@ impl<M: Module> MergingModule<M> {
         Ok(())
     }
 
-    /// The same for a data object.
+    /// Gives a data object a local name, if it can be interposed.
     pub(crate) fn give_local_data_name(&mut self, data: DataId) -> ModuleResult<()> {
         let declaration = self.inner.declarations().get_data_decl(data);
         if !self.view().can_be_interposed(declaration.linkage)
@@ -196,9 +204,9 @@ impl<M: Module> MergingModule<M> {
 }
 
 impl Symbols {
-    /// Makes the body of a function receive addresses of functions in a form that is valid if these are exported, now
-    /// or later. It takes as many bytes.
-    pub(crate) fn pass_from_afar(&mut self, function: FuncId) {
+    /// Makes the body of a function receive addresses of functions in a form that is valid if these
+    /// are exported, now or later. Its size does not change.
+    pub(crate) fn clear_colocated_arguments(&mut self, function: FuncId) {
         for argument in &mut self.functions[function].extra {
             match argument {
                 ExtraArgument::Function { ty: _, symbol: _, signature: _, colocated }
@@ -217,12 +225,13 @@ impl<'a> View<'a> {
         self.symbols.local_names.get(&function).copied().unwrap_or(function)
     }
 
-    /// The same for a data object.
+    /// The local name of a data object, if it has one, or the object itself.
     pub(crate) fn local_data_name(&self, data: DataId) -> DataId {
         self.symbols.local_data_names.get(&data).copied().unwrap_or(data)
     }
 
-    /// Whether a function names a symbol, or calls a function whose body receives it as an extra argument.
+    /// Whether a function names a symbol, or calls a function whose body receives it as an extra
+    /// argument.
     pub(crate) fn is_named(&self, symbol: &UserExternalName, func: &Function) -> bool {
         let mut names = func.params.user_named_funcs().values();
         names.any(|name| name == symbol) || self.is_passed_on(symbol, func)

@@ -1,14 +1,15 @@
-//! References that lead nowhere: a symbol that was merged away and has no code. They are refused before anything is
-//! emitted that contains one, in every build, whatever is proved.
+//! References that lead nowhere: a symbol that was merged away and has no code. They are refused
+//! before anything is emitted that contains one, in every build, whatever is proved.
 //!
-//! A plan that leaves such a reference is a bug of this crate. Without this check, the wrapped module would resolve the
-//! reference without an error: an object gives a function without code the address of an empty place. What is asked is
-//! one question of what is known of the symbol, [`View::reached`], of each import of a function before it is compiled,
-//! of each pointer of data and of code in bytes, of the target and the extra arguments of each thunk, and of the target
-//! of each alias. That a reference leads to the *right* code is the business of the checker.
+//! A plan that leaves such a reference is a bug of this crate. Without this check, the wrapped
+//! module would resolve the reference without an error: an object gives a function without code the
+//! address of an empty place. The check is one question about the state of the symbol,
+//! [`View::reached`], of each import of a function before it is compiled, of each pointer of data
+//! and of code in bytes, of the target and the extra arguments of each thunk, and of the target of
+//! each alias. That a reference leads to the *right* code is the business of the checker.
 
 use crate::view::View;
-use crate::{Aliases, DataState, FunctionState};
+use crate::{DataState, FunctionState, ObjectFixups};
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_mergefunc::data::DataAttributes;
 use cranelift_mergefunc::{Attributes, Disposition, Reason};
@@ -27,7 +28,7 @@ impl View<'_> {
         }
     }
 
-    /// The same for a pointer.
+    /// Checks that a pointer refers to a defined symbol.
     pub(crate) fn check_pointer_leads(
         &self,
         of: &UserExternalName,
@@ -79,8 +80,8 @@ impl View<'_> {
         ))
     }
 
-    /// Refuses to leave a function without a symbol to which code outside the module, or code and data that were
-    /// emitted before it was defined, refer by its symbol.
+    /// Refuses to leave a function without a symbol to which code outside the module, or code and
+    /// data that were emitted before it was defined, refer by its symbol.
     pub(crate) fn check_eliminated(
         &self,
         function: FuncId,
@@ -95,7 +96,7 @@ impl View<'_> {
         Ok(())
     }
 
-    /// The same for a data object.
+    /// Checks that references to an eliminated data object refer to a defined symbol.
     pub(crate) fn check_eliminated_data(
         &self,
         data: DataId,
@@ -119,7 +120,7 @@ impl View<'_> {
     }
 
     /// Refuses an alias whose target has no code of its own.
-    pub(crate) fn check_aliases(&self, aliases: &Aliases) -> ModuleResult<()> {
+    pub(crate) fn check_aliases(&self, aliases: &ObjectFixups) -> ModuleResult<()> {
         for &(alias, target) in aliases.functions() {
             if !self.reached(target).has_own_address(target) {
                 self.check_leads(&crate::symbol(alias), &crate::symbol(target))?;

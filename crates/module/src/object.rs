@@ -1,6 +1,6 @@
-//! What `cranelift-object` adds: symbols can be placed at the address of another one.
+//! The additions for `cranelift-object`: symbols can be placed at the address of another one.
 
-use crate::{Aliases, BackEnd, FunctionState, MergingModule};
+use crate::{BackEnd, FunctionState, MergingModule, ObjectFixups};
 use cranelift_entity::SecondaryMap;
 use cranelift_mergefunc::explain::MergeMap;
 use cranelift_module::{FuncId, ModuleResult};
@@ -8,27 +8,27 @@ use cranelift_object::object::write::{Comdat, Symbol, SymbolId, SymbolSection};
 use cranelift_object::object::{BinaryFormat, ComdatKind, SectionFlags, SymbolFlags, elf};
 use cranelift_object::{ObjectModule, ObjectProduct};
 
-impl Aliases {
-    /// Gives each symbol the address of its target. To be called once, on the product of the module that was
-    /// wrapped.
+impl ObjectFixups {
+    /// Gives each symbol the address of its target. To be called once, on the product of the module
+    /// that was wrapped.
     ///
-    /// The symbols keep their names and visibility. An alias has no unwind information of its own: it is found by
-    /// address. Unwind information that the product lacks because the functions were compiled on other threads is
-    /// written as well. Sections of content-addressed functions become COMDAT groups (ELF, COFF), and their symbols weak
-    /// (ELF, Mach-O).
+    /// The symbols keep their names and visibility. An alias has no unwind information of its own:
+    /// it is found by address. Unwind information that the product lacks because the functions were
+    /// compiled on other threads is written as well. Sections of content-addressed functions become
+    /// COMDAT groups (ELF, COFF), and their symbols weak (ELF, Mach-O).
     ///
     /// # Panics
     ///
-    /// If `product` is of another module, or if there are content-addressed functions and functions have no sections of
-    /// their own (`ObjectBuilder::per_function_section`).
+    /// If `product` is of another module, or if there are content-addressed functions and functions
+    /// have no sections of their own (`ObjectBuilder::per_function_section`).
     pub fn place(&self, product: &mut ObjectProduct) {
         for &(alias, target) in &self.functions {
             let (alias, target) = (product.function_symbol(alias), product.function_symbol(target));
-            Aliases::place_symbol(product, alias, target);
+            ObjectFixups::place_symbol(product, alias, target);
         }
         for &(alias, target) in &self.data {
             let (alias, target) = (product.data_symbol(alias), product.data_symbol(target));
-            Aliases::place_symbol(product, alias, target);
+            ObjectFixups::place_symbol(product, alias, target);
         }
         for &content in &self.contents {
             share(product, content);
@@ -39,8 +39,8 @@ impl Aliases {
         }
     }
 
-    /// Gives the symbol `alias` the address and the size of the symbol `target`, for aliases that the module does not
-    /// know of. The symbol keeps its name and visibility.
+    /// Gives the symbol `alias` the address and the size of the symbol `target`, for aliases that
+    /// the module does not know of. The symbol keeps its name and visibility.
     ///
     /// # Panics
     ///
@@ -76,8 +76,8 @@ fn share(product: &mut ObjectProduct, function: FuncId) {
         object.section_mut(section).flags = SectionFlags::Elf { sh_flags: sh_flags.into() };
         id
     } else {
-        // In COFF, the first symbol of a COMDAT section is its own, and the second that of the group. References to the
-        // symbol that there was find the group by its name.
+        // In COFF, the first symbol of a COMDAT section is its own, and the second that of the
+        // group. References to the symbol that there was find the group by its name.
         let Symbol { name, value, size, kind, scope, weak, section: own, flags: _ } = symbol;
         let defined = Symbol {
             name: name.clone(),
@@ -100,7 +100,8 @@ fn share(product: &mut ObjectProduct, function: FuncId) {
 }
 
 impl MergingModule<ObjectModule> {
-    /// Flushes with [`BackEnd::Object`] if nothing was flushed yet, finishes the object and places the aliases.
+    /// Flushes with [`BackEnd::Object`] if nothing was flushed yet, finishes the object and places
+    /// the aliases.
     ///
     /// # Errors
     ///
@@ -109,8 +110,8 @@ impl MergingModule<ObjectModule> {
         Ok(self.finish_object(false)?.0)
     }
 
-    /// The same, with the merge map. Code is placed in it by offset into its section, unless every
-    /// function has a section of its own.
+    /// Finishes the object, and returns it with the merge map. The map places code by offset into
+    /// its section, unless every function has a section of its own.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
-//! Where references go: where the plan redirects them, under names that no other definition can take (`names`).
+//! Where references go: where the plan redirects them, under names that no other definition can
+//! take (`names`).
 //!
-//! Nothing is decided here, and nothing is changed but the code and data of the flush. That there is code or data where a
-//! reference goes is checked by `nowhere`.
+//! Nothing is decided here, and nothing is changed but the code and data of the flush. That there
+//! is code or data where a reference goes is checked by `nowhere`.
 
 use crate::flush::ADDED;
 use crate::view::View;
@@ -16,9 +17,9 @@ use std::sync::Arc;
 pub(crate) struct References<'a> {
     pub view: View<'a>,
     pub plan: &'a Plan,
-    /// Whether several functions or objects share it, each of which refers to equal functions and objects of its own: no
-    /// reference may go through a symbol that another definition can take. What units share knows no more of what other
-    /// units can see than its symbol, and does not count.
+    /// Whether several functions or objects share it, each of which refers to equal functions and
+    /// objects of its own: no reference may go through a symbol that another definition can take.
+    /// Code that units share refers to visible functions by their symbols, and does not count.
     pub shared: bool,
 }
 
@@ -74,7 +75,8 @@ impl References<'_> {
         }
     }
 
-    /// The symbol whose address replaces that of a symbol, if another one does, where the plan redirects it to `to`.
+    /// The symbol whose address replaces that of a symbol, if another one does, where the plan
+    /// redirects it to `to`.
     fn addressed_as(
         &self,
         written: &UserExternalName,
@@ -98,24 +100,25 @@ impl References<'_> {
         }
     }
 
-    /// The function whose address shared code uses for that of a function. Where addresses are significant, all that share
-    /// the code name this function.
+    /// The function whose address shared code uses for that of a function. Where addresses are
+    /// significant, all that share the code name this function.
     fn shared_function(&self, function: FuncId) -> Option<FuncId> {
         let FunctionState { disposition, extra, preemptible, .. } =
             &self.view.symbols.functions[function];
         if *preemptible || self.view.attributes_of(function).addresses == Addresses::Significant {
             return None;
         }
-        // Without extra arguments, the body is equivalent to the function, wherever the function's own symbol leads.
+        // Without extra arguments, the body is equivalent to the function, wherever the function's
+        // own symbol leads.
         match disposition.representative().filter(|_| extra.is_empty()) {
             Some(body) => Some(self.view.local_name(body)),
             None => self.view.symbols.local_names.get(&function).copied(),
         }
     }
 
-    /// The extra arguments that the body of a function receives, as they are passed now. It is not known any more which
-    /// functions pass them, and under which names these referred to them: they may have named a function that was merged
-    /// into the one that an argument names.
+    /// The extra arguments that the body of a function receives, as they are passed now. It is not
+    /// known any more which functions pass them, and under which names these referred to them: they
+    /// may have named a function that was merged into the one that an argument names.
     pub fn extra(&self, function: FuncId) -> Vec<ExtraArgument> {
         let shared = References { shared: true, ..*self };
         let arguments = &self.view.symbols.functions[function].extra;
@@ -128,7 +131,8 @@ impl References<'_> {
         self.addressed_as(written, (to != written).then_some(to))
     }
 
-    /// What replaces the target of a pointer of a data object, or of a function that was defined by bytes.
+    /// The replacement of the target of a pointer of a data object, or of a function that was
+    /// defined by bytes.
     pub fn pointer(&self, target: &ModuleRelocTarget) -> ModuleRelocTarget {
         match *target {
             ModuleRelocTarget::User { namespace, index } => {

@@ -1,10 +1,10 @@
 //! The section `.eh_frame` of an object whose functions are defined by bytes.
 //!
-//! `ObjectModule` writes unwind information only for functions that it compiles itself. This writes what it would have
-//! written, byte by byte: one entry for each function that was compiled, in the order in which they were defined, and
-//! none for jumps.
+//! `ObjectModule` writes unwind information only for functions that it compiles itself. This writes
+//! what it would have written, byte by byte: one entry for each function that was compiled, in the
+//! order in which they were defined, and none for jumps.
 
-use crate::Aliases;
+use crate::ObjectFixups;
 use cranelift_codegen::gimli::RunTimeEndian;
 use cranelift_codegen::gimli::write::{
     Address, CommonInformationEntry, EhFrame, EndianVec, FrameTable, RelocateWriter, Relocation,
@@ -23,7 +23,8 @@ use cranelift_object::object::{RelocationEncoding, RelocationFlags, RelocationKi
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnwindTable {
     functions: Vec<(FuncId, systemv::UnwindInfo)>,
-    /// What all entries share; `None` if the target has no unwind information of this kind.
+    /// The part that all entries share; `None` if the target has no unwind information of this
+    /// kind.
     common: Option<CommonInformationEntry>,
     endian: RunTimeEndian,
     /// Bytes.
@@ -81,8 +82,9 @@ impl UnwindTable {
     }
 }
 
-impl Aliases {
-    /// Adds the unwind information of a function that is about to be defined by bytes, if it is wanted.
+impl ObjectFixups {
+    /// Adds the unwind information of a function that is about to be defined by bytes, if it is
+    /// wanted.
     ///
     /// # Errors
     ///

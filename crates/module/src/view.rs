@@ -1,8 +1,8 @@
-//! What is known of functions and data, without the wrapped module: a view that threads can share.
+//! The state of functions and data, without the wrapped module: a view that threads can share.
 //!
-//! Where references lead, what is at which place, what may be interposed: all that a flush reads to redirect
-//! the functions that it emits. The questions of one job are with that job (`references`, `names`, `nowhere`). Nothing
-//! is changed here.
+//! Where references lead, what is at which place, what may be interposed: all that a flush reads to
+//! redirect the functions that it emits. The questions of one job are with that job (`references`,
+//! `names`, `nowhere`). Nothing is changed here.
 
 use crate::flush::ADDED;
 use crate::{FunctionState, ModuleOptions, Symbols, linkage};
@@ -11,7 +11,8 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_mergefunc::{Attributes, Reached, reached};
 use cranelift_module::{DataId, FuncId, ModuleDeclarations};
 
-/// What a [`MergingModule`](crate::MergingModule) knows, its options, and what the wrapped module declares.
+/// The state of a [`MergingModule`](crate::MergingModule), its options, and the declarations of the
+/// wrapped module.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub symbols: &'a Symbols,
@@ -24,13 +25,14 @@ impl<'a> View<'a> {
     /// The function of a symbol of the pass.
     pub(crate) fn id_of(&self, symbol: &UserExternalName) -> FuncId {
         match symbol.namespace {
-            ADDED => self.symbols.shared[symbol.index as usize],
+            ADDED => self.symbols.added[symbol.index as usize],
             _ => FuncId::from_u32(symbol.index),
         }
     }
 
     pub(crate) fn attributes_of(&self, function: FuncId) -> Attributes {
-        let defaults = Attributes { addresses: self.options.functions, ..Attributes::default() };
+        let defaults =
+            Attributes { addresses: self.options.function_addresses, ..Attributes::default() };
         let attributes = self.symbols.attributes.get(&function).copied().unwrap_or(defaults);
         let declaration = self.declarations.get_function_decl(function);
         let FunctionState { called, address_held, .. } = self.symbols.functions[function];
@@ -42,7 +44,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What references to a function lead to, by what this flush and earlier ones decided.
+    /// The target of references to a function, by the decisions of this flush and earlier ones.
     pub(crate) fn reached(&self, function: FuncId) -> Reached<'a, FuncId> {
         let functions = &self.symbols.functions;
         reached(function, |function| {
@@ -51,7 +53,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What references to a data object lead to.
+    /// The target of references to a data object.
     pub(crate) fn data_reached(&self, data: DataId) -> Reached<'a, DataId> {
         reached(data, |data| (self.symbols.data[data].disposition, &[]))
     }

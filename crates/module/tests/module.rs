@@ -1,8 +1,8 @@
-//! What the documentation of `MergingModule` guarantees to an embedder that wraps its module.
+//! The guarantees of the documentation of `MergingModule` to an embedder that wraps its module.
 //!
-//! Each test pins one sentence of that documentation; the files are grouped by who would notice a failure. The test
-//! kit (`testkit::modules`) turns text into declarations and definitions, `linked` links and runs the result,
-//! `wrapper` is a module that wraps another one.
+//! Each test pins one sentence of that documentation; the files are grouped by who would notice a
+//! failure. The test kit (`testkit::modules`) turns text into declarations and definitions,
+//! `linked` links and runs the result, `wrapper` is a module that wraps another one.
 
 #[path = "module/addresses.rs"]
 mod addresses;

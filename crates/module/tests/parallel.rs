@@ -1,7 +1,8 @@
-//! Work on several threads: what is planned, emitted, observed and refused is what one thread plans, emits, observes and
-//! refuses.
+//! Work on several threads: what is planned, emitted, observed and refused is what one thread
+//! plans, emits, observes and refuses.
 //!
-//! Every flush here runs in a pool of its own, and never in the global one: a test makes sure of that.
+//! Every flush here runs in a pool of its own, and never in the global one: a test makes sure of
+//! that.
 
 #[path = "module/wrapper.rs"]
 mod wrapper;
@@ -17,8 +18,8 @@ use cranelift_jit::JITModule;
 use cranelift_mergefunc::incremental::MergeCache;
 use cranelift_mergefunc::streaming::{Reader, StreamingMerger};
 use cranelift_mergefunc::{
-    Addresses, Attributes, Bodies, FunctionIndex, Merger, Options, Plan, Policy, Prove,
-    SharedBodies, Similar, Target,
+    Addresses, Attributes, Bodies, FunctionIndex, Merger, Options, Plan, Policy, Prove, Similar,
+    SyncBodies, Target,
 };
 use cranelift_mergefunc_module::{BackEnd, DefineCompiled, MergingModule, ModuleOptions};
 use cranelift_module::{FuncId, Linkage, Module, ModuleResult, default_libcall_names};
@@ -62,7 +63,7 @@ fn builder(isa: &OwnedTargetIsa, build: Build) -> ObjectBuilder {
     builder
 }
 
-/// The object that `define` makes, on so many threads, or by a module that compiles itself.
+/// The object that `define` makes, on this number of threads, or by a module that compiles itself.
 fn object(
     isa: &OwnedTargetIsa,
     build: Build,
@@ -173,7 +174,7 @@ fn options(at: u64) -> ModuleOptions {
         similar: Similar { policy, ..Similar::default() },
         remember: at.is_multiple_of(2),
         merge_limit: (at % 7 == 6).then_some(2),
-        functions: Addresses::Insignificant,
+        function_addresses: Addresses::Insignificant,
         ..ModuleOptions::default()
     }
 }
@@ -192,7 +193,7 @@ impl Bodies for ToOne {
     }
 }
 
-/// The same to several.
+/// Lends the functions to several threads.
 struct ToAll(ToOne);
 
 impl Bodies for ToAll {
@@ -204,7 +205,7 @@ impl Bodies for ToAll {
         self.0.fresh_symbol(members)
     }
 
-    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
+    fn sync(&self) -> Option<Box<dyn SyncBodies + '_>> {
         Some(Box::new(&*self.0.0))
     }
 }
@@ -223,7 +224,8 @@ fn said(plan: &Plan) -> String {
     text
 }
 
-/// Buckets that are walked in pieces, shapes and sets by the hundred, with and without earlier units.
+/// Buckets that are walked in pieces, shapes and sets by the hundred, with and without earlier
+/// units.
 #[test]
 fn large_units_have_the_same_plan_on_any_number_of_threads() {
     let target = Target::of(&*linux("x86_64", "speed"));
@@ -379,8 +381,8 @@ fn flushes_one_after_the_other_give_the_same_object() {
     }
 }
 
-/// What a module inside saw: every compiled function, with all that Cranelift says of its code, and the error or
-/// panic that ended the flush, with the function that failed.
+/// The observations of a module inside: every compiled function, with all that Cranelift says of
+/// its code, and the error or panic that ended the flush, with the function that failed.
 type Seen = (Vec<FuncId>, Vec<CompiledCode>, Option<String>, Option<FuncId>);
 
 fn seen(
@@ -450,7 +452,8 @@ fn without_end(module: &mut dyn Module, name: &str) {
 
 #[test]
 fn the_error_is_that_of_the_first_function_in_the_order_of_definition() {
-    // The first one is small and comes late, the others are large, so that a thread takes them earlier.
+    // The first one is small and comes late, the others are large, so that a thread takes them
+    // earlier.
     let define = |module: &mut MergingModule<UnwindModule<ObjectModule>>| {
         define_all(module, &program(60));
         unsupported(module, "first", 1);

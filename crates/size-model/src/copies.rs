@@ -1,9 +1,10 @@
 //! In how many blocks a pure instruction is computed.
 //!
-//! Cranelift keeps no place for an instruction that depends on nothing but its operands: it computes the instruction
-//! where the first use in a block needs its result, unless a block that dominates that one has computed it (`elaborate`
-//! of its e-graph pass). So what is written once, in front of a branch, is computed in both arms and behind them if it
-//! is used there and not in front of the branch. Bodies of functions that differ in instructions are full of that.
+//! Cranelift keeps no place for an instruction that depends on nothing but its operands: it
+//! computes the instruction where the first use in a block needs its result, unless a block that
+//! dominates that one has computed it (`elaborate` of its e-graph pass). So a value that is written
+//! once, in front of a branch, is computed in both arms and behind them if it is used there and not
+//! in front of the branch. Bodies of functions that differ in instructions are full of that.
 //!
 //! Not modelled: where in front of a loop something is computed that is used in it.
 
@@ -53,8 +54,8 @@ impl Copies {
         1
     }
 
-    /// The instruction at hand is defined in `block` and computed where it is used, in `used`. Returns how often that
-    /// is.
+    /// The instruction at hand is defined in `block` and computed where it is used, in `used`.
+    /// Returns how often that is.
     pub fn choose(&mut self, func: &Function, block: Block, used: &Blocks) -> u32 {
         self.current.clear();
         let mut at = *used;
@@ -71,8 +72,8 @@ impl Copies {
         self.current.len() as u32
     }
 
-    /// Of the blocks at hand, leaves those that no other one dominates; leaves only `block` if the others are in loops
-    /// which that one is not in.
+    /// Of the blocks at hand, leaves those that no other one dominates; leaves only `block` if the
+    /// others are in loops which that one is not in.
     fn leave_first(&mut self, func: &Function, block: Block) {
         let shape = self.shape.get_or_insert_with(|| {
             Box::new(Shape {

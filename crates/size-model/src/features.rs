@@ -1,9 +1,9 @@
-//! What the size of native code is predicted from: instructions, constants, arguments, and how many values live at
-//! once.
+//! The features from which the size of native code is predicted: instructions, constants,
+//! arguments, and how many values live at once.
 //!
-//! Two scans of a function in layout order: one backward, which finds what is used and where for the last time; one
-//! forward, which counts. Of a target it knows only how many registers take arguments and hold values. It predicts
-//! nothing itself.
+//! Two scans of a function in layout order: one backward, which finds the used values and where for
+//! the last time; one forward, which counts. Of a target it knows only how many registers take
+//! arguments and hold values. It predicts nothing itself.
 
 use crate::quantity::{Class, ConstantUse, Feature, Quantity};
 use crate::registers::{Location, Registers};
@@ -20,8 +20,10 @@ use cranelift_entity::EntityRef;
 /// How many accesses are remembered.
 const MAX_KNOWN: usize = 16;
 
-/// Hands out the features of a function, each with how often it has it. The same feature may come several times.
-/// Linear in the size of the function.
+/// Hands out the features of a function, each with how often it has it. The same feature may come
+/// several times. Linear in the size of the function.
+///
+/// See the [example](crate#example).
 pub fn features(
     func: &Function,
     registers: &Registers,
@@ -57,7 +59,7 @@ pub(super) fn is_known(ty: Type) -> bool {
     }
 }
 
-/// What the address of an access is relative to.
+/// The base of the address of an access.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Base {
     Slot(StackSlot),
@@ -74,7 +76,7 @@ struct Live {
     /// The most integers that lived at once.
     most: u32,
     /// The most integers that lived across a call.
-    most_across_calls: u32,
+    max_across_calls: u32,
     /// The integers whose last use came behind a call.
     across_calls: u32,
     /// The uses of integers behind a call.
@@ -93,9 +95,9 @@ struct Scan<'a, C> {
     live: Live,
     /// Whether the frame holds stack slots or arguments of callees.
     has_area: bool,
-    /// What was loaded or stored last in this block.
+    /// The last loads and stores in this block.
     known: Vec<(Base, i32, Type)>,
-    /// How often what is counted is in the code.
+    /// How often the feature is in the code.
     times: u32,
 }
 
@@ -149,7 +151,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         }
     }
 
-    /// What the whole function needs.
+    /// The needs of the whole function.
     fn frame(&mut self) {
         let func = self.func;
         let bytes: u64 = func.sized_stack_slots.values().map(|slot| u64::from(slot.size)).sum();
@@ -163,8 +165,8 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         self.add(Quantity::FramePage, (bytes / 4096).min(1000) as u32);
         let Registers { saved, integers, .. } = *self.registers;
         let crowded = self.live.most.saturating_sub(integers - saved);
-        self.add(Quantity::SavedRegister, saved.min(self.live.most_across_calls.max(crowded)));
-        let enough = self.live.most_across_calls <= saved;
+        self.add(Quantity::SavedRegister, saved.min(self.live.max_across_calls.max(crowded)));
+        let enough = self.live.max_across_calls <= saved;
         let [values, uses] = match enough {
             true => [Quantity::AcrossCall, Quantity::UseAfterCall],
             false => [Quantity::SpilledAcrossCall, Quantity::ReloadAfterCall],
@@ -292,7 +294,7 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         self.memory(data, ty);
         if opcode.is_call() && !opcode.is_return() {
             self.calls += 1;
-            self.live.most_across_calls = self.live.most_across_calls.max(self.live.integers);
+            self.live.max_across_calls = self.live.max_across_calls.max(self.live.integers);
         }
         self.results(inst);
     }
@@ -422,8 +424,8 @@ impl<C: FnMut(Feature, u32)> Scan<'_, C> {
         }
     }
 
-    /// Loads of what an access before them in the same block left in a register: the optimiser removes them. `ty` is
-    /// the type of an access.
+    /// Loads of what an access before them in the same block left in a register: the optimiser
+    /// removes them. `ty` is the type of an access.
     fn memory(&mut self, data: &InstructionData, ty: Type) {
         let func = self.func;
         let (load, address, offset) = match *data {

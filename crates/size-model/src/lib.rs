@@ -1,10 +1,23 @@
 //! How many bytes functions of Cranelift IR will take as native code, predicted and not compiled.
 //!
-//! The size of a function is the sum of what its features take on a target: a linear model over instructions,
-//! constants, arguments, calls, the frame, and how many values live at once. Call thunks have features of their own.
-//! The weights are data (`fitted`), which the program `fit-size-model` fits on real units for one version of Cranelift.
+//! The size of a function is the sum of what its features take on a target: a linear model over
+//! instructions, constants, arguments, calls, the frame, and how many values live at once. Call
+//! thunks have features of their own. The weights are data (`fitted`), which the program
+//! `fit-size-model` fits on real units for one version of Cranelift.
 //!
-//! A prediction is for deciding what pays: an error costs bytes. The crate makes no decision itself, and owns no IR.
+//! A prediction is for deciding what pays: an error costs bytes. The crate makes no decision
+//! itself, and owns no IR.
+//!
+//! # Example
+//!
+//! ```
+//! use cranelift_size_model::SizeModel;
+//!
+//! let text = "function u0:0(i64) -> i64 { block0(v0: i64): v1 = imul v0, v0 return v1 }";
+//! let func = cranelift_reader::parse_functions(text).unwrap().remove(0);
+//! let bytes = SizeModel::X86_64.predict(&func).unwrap();
+//! assert!((4..40).contains(&bytes), "{bytes}");
+//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -30,9 +43,12 @@ pub use uses::Scratch;
 use core::fmt;
 use cranelift_codegen::ir::{Function, Opcode};
 
-/// Predicts the sizes of native code on one target. ///
-/// Fitted for code with `opt_level=speed` and the default settings of the target. `docs/performance.md` has the
-/// errors.
+/// Predicts the sizes of native code on one target.
+///
+/// Fitted for code with `opt_level=speed` and the default settings of the target.
+/// `docs/performance.md` has the errors.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SizeModel(&'static Weights);
 
@@ -47,17 +63,18 @@ impl SizeModel {
     pub const X86_64: SizeModel = SizeModel(&fitted::X86_64);
     /// For aarch64.
     pub const AARCH64: SizeModel = SizeModel(&fitted::AARCH64);
-    /// Not of a target: every instruction and constant takes 9 bytes, so that whatever has equal instructions pays. For tests.
+    /// Not of a target: every instruction and constant takes 9 bytes, so that whatever has equal
+    /// instructions pays. For tests.
     pub const UNIFORM: SizeModel = SizeModel(&UNIFORM);
 
-    /// The predicted bytes of the native code of a function; `None` if it has values of types that the back ends
-    /// support only in part: whether they can compile a function with such types cannot be predicted. Linear in its
-    /// size.
+    /// The predicted bytes of the native code of a function; `None` if it has values of types that
+    /// the back ends support only in part: whether they can compile a function with such types
+    /// cannot be predicted. Linear in its size.
     pub fn predict(self, func: &Function) -> Option<u32> {
         self.predict_with(func, &mut Scratch::default())
     }
 
-    /// The same, with memory that is used for many functions.
+    /// Predicts the size of a function, with memory that is used for many functions.
     pub fn predict_with(self, func: &Function, scratch: &mut Scratch) -> Option<u32> {
         let weights = self.0;
         let is_known = |value| weights.all_types || is_known(func.dfg.value_type(value));
@@ -79,7 +96,7 @@ impl SizeModel {
     }
 }
 
-/// A function takes at least one of so many of its predicted bytes: far fewer than one in a hundred take less.
+/// Fewer than 1% of functions are smaller than half of their prediction.
 const MAX_ERROR: u32 = 2;
 
 static UNIFORM: Weights = Weights {
@@ -114,7 +131,7 @@ const OPCODES: usize = 192;
 const CLASSES: usize = Class::ALL.len();
 const KINDS: usize = ConstantKind::ALL.len();
 
-/// What each feature takes on a target, in parts of a byte.
+/// The weight of each feature on a target, in parts of a byte.
 #[derive(PartialEq, Eq)]
 struct Weights {
     target: &'static str,
@@ -143,8 +160,8 @@ impl Weights {
     }
 }
 
-/// The weights of instructions by opcode. Opcodes that are not listed take as many bytes as instructions do on
-/// average.
+/// The weights of instructions by opcode. An opcode that is not listed takes the bytes of an
+/// average instruction. average.
 const fn instructions(
     others: i32,
     listed: &[(Opcode, [i32; CLASSES])],

@@ -1,11 +1,14 @@
 //! The features of a function: what its predicted size is a sum over.
 //!
-//! Plain data, the same for every target: which instructions and constants there are, and quantities that the
-//! instructions alone do not tell. What each of them takes in bytes is data of the model (`fitted`).
+//! Plain data, the same for every target: which instructions and constants there are, and
+//! quantities that the instructions alone do not show. The bytes of each are data of the model
+//! (`fitted`).
 
 use cranelift_codegen::ir::{Opcode, Type, types};
 
 /// One feature of a function.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Feature {
     /// An instruction, and the class of its controlling type, or of the constant that it holds.
@@ -17,6 +20,8 @@ pub enum Feature {
 }
 
 /// The class of a type.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// Integers of 8 and 16 bits, and no type.
@@ -38,7 +43,7 @@ impl Class {
     pub const ALL: [Class; 6] =
         [Class::Narrow, Class::Word, Class::Long, Class::Wide, Class::Float, Class::Vector];
 
-    /// The class of a floating-point constant of these bits: that of the integers that have as many.
+    /// The class of a floating-point constant of these bits: that of the integers of this width.
     pub fn of_constant(bits: u64) -> Class {
         match bits {
             0 => Class::Narrow,
@@ -60,7 +65,9 @@ impl Class {
     }
 }
 
-/// What a constant is used for.
+/// The use of a constant.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ConstantUse {
     /// The second operand of an operation, which can be in the instruction.
@@ -93,6 +100,8 @@ impl ConstantUse {
 }
 
 /// How many bits of a constant an instruction must hold.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ConstantKind {
     /// Zero.
@@ -142,7 +151,7 @@ impl ConstantKind {
 
 macro_rules! quantities {
     ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
-        /// What the instructions alone do not tell.
+        /// Quantities that the instructions alone do not show.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Quantity {
             $($(#[doc = $doc])* $name,)*
@@ -172,7 +181,7 @@ quantities! {
     SlotLoad,
     /// A store to a stack slot.
     SlotStore,
-    /// A load of what is known from an access before it.
+    /// A load of a value that is known from an access before it.
     KnownLoad,
     /// The address of a stack slot in a register.
     SlotAddress,
@@ -290,7 +299,7 @@ quantities! {
     ThunkFloatRepeated,
     /// 32 bits that go on to a floating-point register.
     ThunkToFloat,
-    /// The same of 64 bits.
+    /// A thunk that passes a float constant of 64 bits.
     ThunkToLongFloat,
     /// An extra argument of a call thunk: zero on the stack.
     ThunkStackZero,

@@ -4,6 +4,8 @@ use cranelift_codegen::ir::{AbiParam, ArgumentPurpose, Signature, types};
 use cranelift_codegen::isa::CallConv;
 
 /// The registers of a target, by their numbers.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
     /// That take integer arguments.
@@ -37,8 +39,8 @@ impl Registers {
         scratch: 3,
     };
 
-    /// aarch64: without stack pointer, frame pointer, link register, and those reserved for the platform and as
-    /// scratch.
+    /// aarch64: without stack pointer, frame pointer, link register, and those reserved for the
+    /// platform and as scratch.
     pub const AARCH64: Registers = Registers {
         integer_arguments: 8,
         float_arguments: 8,
@@ -97,7 +99,7 @@ pub struct Taken {
 pub enum Location {
     /// In a register of this number.
     Register(u32),
-    /// On the stack, behind so many words.
+    /// On the stack, behind this number of words.
     Stack(u32),
 }
 

@@ -1,8 +1,9 @@
-//! Integer instructions that the optimiser folds away: constants of constants, `x - x`, `x & 0`, what a block has
-//! computed before.
+//! Integer instructions that the optimiser folds away: constants of constants, `x - x`, `x & 0`,
+//! what a block has computed before.
 //!
-//! One scan forward in layout order, over integers of at most 64 bits. It knows the laws of Cranelift's rules
-//! (`opts/*.isle`) that remove an instruction, not those that exchange one for a smaller one. It changes no function.
+//! One scan forward in layout order, over integers of at most 64 bits. It knows the laws of
+//! Cranelift's rules (`opts/*.isle`) that remove an instruction, not those that exchange one for a
+//! smaller one. It changes no function.
 
 use alloc::vec::Vec;
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
@@ -17,7 +18,7 @@ const MAX_KNOWN: usize = 256;
 /// How many consecutive shifts are added up.
 const MAX_SHIFTS: usize = 8;
 
-/// What becomes of a value.
+/// The result of simplifying a value.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Becomes {
     #[default]
@@ -33,7 +34,7 @@ pub(super) enum Becomes {
 pub(super) struct Simplified {
     /// By the index of a value.
     values: Vec<Becomes>,
-    /// What a block has computed, by its hash.
+    /// Values that a block has computed, by their hashes.
     known: Vec<Option<(Block, Key, Value)>>,
     /// The blocks that earlier ones reach.
     reached: EntitySet<Block>,
@@ -54,7 +55,7 @@ enum Operand {
 use Operand::{Constant, Value as Is};
 
 impl Simplified {
-    /// Finds what becomes of each value. Linear in the size of the function.
+    /// Finds the fate of each value. Linear in the size of the function.
     pub fn read(&mut self, func: &Function) {
         self.values.clear();
         self.values.resize(func.dfg.num_values(), Becomes::Itself);
@@ -116,7 +117,7 @@ impl Simplified {
         }
     }
 
-    /// What becomes of a value that is no alias.
+    /// The result of simplifying a value that is no alias.
     pub fn becomes(&self, value: Value) -> Becomes {
         self.values[value.index()]
     }
@@ -193,7 +194,7 @@ impl Simplified {
         }
     }
 
-    /// Zero, if consecutive shifts in one direction leave no bit of what is shifted.
+    /// Zero, if consecutive shifts in one direction leave no bit of the shifted value.
     fn shifted_out(
         &self,
         func: &Function,
@@ -222,8 +223,8 @@ impl Simplified {
         None
     }
 
-    /// What is left of an operation whose operand is its inverse, or is itself an `and` or an `or` of the other
-    /// operand.
+    /// The remainder of an operation whose operand is its inverse, or is itself an `and` or an `or`
+    /// of the other operand.
     fn undone(&self, func: &Function, opcode: Opcode, operands: [Operand; 2]) -> Option<Operand> {
         use Opcode::*;
         if !matches!(opcode, Isub | Bxor | Iadd | Band | Bor | Smax | Smin | Umax | Umin) {
@@ -374,7 +375,7 @@ fn folded(opcode: Opcode, ty: Type, from: Type, operands: [Operand; 2]) -> Optio
     })
 }
 
-/// Whether a comparison of integers of so many bits holds; the others of `a` and `b` are zero.
+/// Whether a comparison of integers of `bits` bits holds; the other bits of `a` and `b` are zero.
 fn compare(cond: IntCC, a: u64, b: u64, bits: u32) -> bool {
     let flip = if cond == cond.unsigned() { 0 } else { 1 << (bits - 1) };
     let order = (a ^ flip).cmp(&(b ^ flip));
@@ -388,7 +389,7 @@ fn compare(cond: IntCC, a: u64, b: u64, bits: u32) -> bool {
     }
 }
 
-/// An integer of so many bits, with its sign.
+/// An integer of `bits` bits, with its sign.
 fn signed(value: u64, bits: u32) -> i64 {
     (value << (64 - bits)) as i64 >> (64 - bits)
 }

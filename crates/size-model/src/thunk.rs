@@ -1,7 +1,7 @@
 //! The features of call thunks: functions that only call another one.
 //!
-//! The sizes of these are regular, so they have features of their own and hardly an error: what merging costs is
-//! decided by them.
+//! The sizes of these are regular, so they have features of their own and hardly an error: what
+//! merging costs is decided by them.
 
 use crate::quantity::{ConstantKind, Feature, Quantity};
 use crate::registers::{Location, Registers};
@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 
-/// What a thunk passes behind its own arguments, as this type.
+/// An argument that a thunk passes behind its own arguments, as this type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extra {
     Constant(Type, i64),
@@ -121,8 +121,8 @@ impl Thunk {
         let tail_call = func.dfg.insts[*call].opcode() == Opcode::ReturnCall;
         add(if tail_call { Quantity::TailThunk } else { Quantity::Thunk }, 1);
         let words = registers.stack_words(signature);
-        // The stack is aligned to two words. A tail call that needs more of it than the thunk was given moves the
-        // frame.
+        // The stack is aligned to two words. A tail call that needs more of it than the thunk was
+        // given moves the frame.
         let grows = words.div_ceil(2) > registers.stack_words(&func.signature).div_ceil(2);
         let mut taken = registers.taken(signature.call_conv);
         let own = func.signature.params.len();
@@ -228,7 +228,8 @@ fn masked(ty: Type, bits: i64) -> i64 {
     ((bits as u64) << unused >> unused) as i64
 }
 
-/// The half-words that instructions must hold: those that are not zero, or not all ones, whichever are fewer.
+/// The half-words that instructions must hold: those that are not zero, or not all ones, whichever
+/// are fewer.
 fn halves(ty: Type, bits: i64) -> u32 {
     let bits = masked(ty, bits) as u64;
     let of = if ty.bits() > 32 { 4 } else { 2 };

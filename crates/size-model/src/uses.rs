@@ -1,7 +1,8 @@
-//! What is used of a function, where for the last time, and in how many blocks a pure instruction is computed.
+//! The used values of a function, their last uses, and the number of blocks in which a pure
+//! instruction is computed.
 //!
-//! One scan backward in layout order: uses follow definitions in most layouts. Instructions that the optimiser folds
-//! away (`simplify`) use nothing. It counts no features.
+//! One scan backward in layout order: uses follow definitions in most layouts. Instructions that
+//! the optimiser folds away (`simplify`) use nothing. It counts no features.
 
 use crate::copies::{Blocks, Copies};
 use crate::quantity::ConstantKind;
@@ -16,7 +17,9 @@ use cranelift_entity::packed_option::PackedOption;
 /// How many stack slots are read at most to know how far away one is.
 const MAX_SLOTS: usize = 64;
 
-/// What is known of each value of a function. Kept from function to function for its memory.
+/// The record of each value of a function. Kept from function to function for its memory.
+///
+/// See the [example](crate#example).
 #[derive(Default)]
 pub struct Scratch {
     /// By the index of a value.
@@ -31,10 +34,11 @@ pub struct Scratch {
     copies: Copies,
 }
 
-/// What is known of a value. Of an alias, only the original.
+/// The record of a value. Of an alias, only the original.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Known {
-    /// The value that it is an alias of, or that takes its place, or itself; none if it is not used.
+    /// The value that it is an alias of, or that takes its place, or itself; none if it is not
+    /// used.
     pub original: PackedOption<Value>,
     /// How often it is used.
     pub uses: u32,
@@ -57,9 +61,10 @@ pub(super) enum Held {
     Integer,
     /// In a register for floating-point numbers or vectors, or spilled.
     Float,
-    /// In the code: an integer constant is computed where it is used, and takes no register for long.
+    /// In the code: an integer constant is computed where it is used, and takes no register for
+    /// long.
     Constant(ConstantKind),
-    /// The same for the address of a stack slot.
+    /// The address of a stack slot in a register.
     Slot {
         /// Whether it is 128 bytes or more from the beginning of the frame.
         far: bool,
@@ -79,13 +84,14 @@ fn has_effect(data: &InstructionData) -> bool {
         || may_trap
 }
 
-/// Whether the optimiser computes an instruction where its result is used: it depends on nothing but its operands.
+/// Whether the optimiser computes an instruction where its result is used: it depends on nothing
+/// but its operands.
 fn is_pure(data: &InstructionData) -> bool {
     !has_effect(data) && !data.opcode().can_load()
 }
 
 impl Scratch {
-    /// Reads a function: what is used, and where. Linear in its size.
+    /// Reads a function: the used values, and where. Linear in its size.
     pub(super) fn read(&mut self, func: &Function) {
         self.clear(func);
         self.simplified.read(func);
@@ -157,7 +163,8 @@ impl Scratch {
         }
     }
 
-    /// Notes that the instruction at hand uses a value, in the blocks where that instruction is computed.
+    /// Notes that the instruction at hand uses a value, in the blocks where that instruction is
+    /// computed.
     #[inline]
     fn found_use(&mut self, func: &Function, value: Value) {
         let original = match self.values[value.index()].original.expand() {
@@ -171,8 +178,8 @@ impl Scratch {
         }
     }
 
-    /// Finds out what is known of a value, when its last use is found. Returns the value that it is an alias of, or
-    /// that takes its place, or itself.
+    /// Finds the origin of a value, when its last use is found. Returns the value that it is
+    /// an alias of, or that takes its place, or itself.
     fn first_use(&mut self, func: &Function, value: Value) -> Value {
         let original = self.simplified.original(func, value);
         self.values[value.index()].original = original.into();

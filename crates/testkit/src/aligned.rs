@@ -1,9 +1,10 @@
-//! Bodies of functions that differ in few instructions: which ones they are in a plan, so that tests can demand that there
-//! are some, and plans in which they are wrong.
+//! Bodies of functions that differ in few instructions: which ones they are in a plan, so that
+//! tests can demand that there are some, and plans in which they are wrong.
 //!
-//! [`exchanges`] makes wrong plans of a right one: a function passes what another one passes, or a body takes the
-//! other way where its functions differ. Such a plan may be right nevertheless: what differs may do the same. So
-//! [`check_exchange`] has a host run what the checker accepts. It does *not* demand that the checker accepts anything.
+//! [`exchanges`] makes wrong plans of a right one: a function passes what another one passes, or a
+//! body takes the other way where its functions differ. Such a plan may be right nevertheless:
+//! different code may behave equally. So [`check_exchange`] has a host run what the checker
+//! accepts. It does *not* demand that the checker accepts anything.
 
 use crate::differential::{Comparison, Effort, Host};
 use crate::program::{Parts, Program};
@@ -22,8 +23,8 @@ pub struct Aligned {
     pub members: Vec<FunctionIndex>,
 }
 
-/// The parameterised bodies that take the place of functions of different shapes. Functions of one shape differ in
-/// constants and references only, and need no branches.
+/// The parameterised bodies that take the place of functions of different shapes. Functions of one
+/// shape differ in constants and references only, and need no branches.
 pub fn bodies(unit: &Parts<'_>, plan: &Plan) -> Vec<Aligned> {
     let options = Options {
         compare: Compare { every_function: true, ..Compare::default() },
@@ -47,17 +48,17 @@ pub fn bodies(unit: &Parts<'_>, plan: &Plan) -> Vec<Aligned> {
     bodies
 }
 
-/// A plan that is wrong unless functions that differ do the same.
+/// A plan that is wrong unless different functions behave equally.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// What was exchanged.
+    /// The exchanged part.
     pub what: String,
     /// The plan.
     pub plan: Plan,
 }
 
-/// The plans that a plan becomes by one exchange in an aligned body: of all extra arguments of two functions, of one of
-/// them, of two arms, or of what a selector chooses between.
+/// The plans that a plan becomes by one exchange in an aligned body: of all extra arguments of two
+/// functions, of one of them, of two arms, or of what a selector chooses between.
 pub fn exchanges(unit: &Parts<'_>, plan: &Plan) -> Vec<Exchange> {
     let mut exchanges = Vec::new();
     for Aligned { body, members } in bodies(unit, plan) {
@@ -75,7 +76,8 @@ pub fn exchanges(unit: &Parts<'_>, plan: &Plan) -> Vec<Exchange> {
     exchanges
 }
 
-/// Panics if the checker accepts an exchange after which the unit does something else. Returns whether it refuses it.
+/// Panics if the checker accepts an exchange after which the unit does something else. Returns
+/// whether it refuses it.
 #[track_caller]
 pub fn check_exchange(
     unit: &Parts<'_>,
@@ -128,7 +130,7 @@ fn other_ways(
     members: &[FunctionIndex],
     body: &Function,
 ) -> Vec<(String, Function)> {
-    // What no function has as a parameter of its own.
+    // A type that no function has as a parameter of its own.
     let extra = members.iter().map(|&member| {
         let own = unit.functions[member.as_u32() as usize].body.signature.params.len();
         assert_eq!(own + plan.entry(member).extra_arguments().len(), body.signature.params.len());

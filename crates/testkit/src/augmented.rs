@@ -1,10 +1,11 @@
 //! Augmented units: a unit together with what merging makes of it.
 //!
-//! Random functions are hardly ever equal to what merging writes: a parameterised body, a caller that passes
-//! extra arguments to it, or a thunk. An augmented unit has all of these as functions of its own, next to the
-//! functions that they were made from.
+//! Random functions are hardly ever equal to what merging writes: a parameterised body, a caller
+//! that passes extra arguments to it, or a thunk. An augmented unit has all of these as functions
+//! of its own, next to the functions that they were made from.
 //!
-//! This module does *not* say which functions are equal. It is for oracles that find that out on their own.
+//! This module does *not* say which functions are equal. It is for oracles that find that out on
+//! their own.
 
 use crate::generate::weaken::weaken;
 use crate::program::{ADDED, Definition, Parts, Program, WRAPPERS};
@@ -14,11 +15,12 @@ use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
 use cranelift_mergefunc::Plan;
 use std::collections::HashMap;
 
-/// The functions of `unit`, named `u0:N`, and the functions that are emitted after `plan`, also named `u0:N`
-/// with higher numbers. Both have the same data objects. Some functions state less than before.
+/// The functions of `unit`, named `u0:N`, and the functions that are emitted after `plan`, also
+/// named `u0:N` with higher numbers. Both have the same data objects. Some functions state less
+/// than before.
 ///
-/// A parameterised body takes addresses and offsets as parameters, so only functions of `unit` may be called
-/// with arbitrary arguments: those at the places for which the second result is `true`.
+/// A parameterised body takes addresses and offsets as parameters, so only functions of `unit` may
+/// be called with arbitrary arguments: those at the places for which the second result is `true`.
 pub fn augmented_with_merged(unit: &Unit, plan: &Plan, seed: u64) -> (Unit, Vec<bool>) {
     let mut rng = Rng::new(seed);
     let program = Program::merged(&Parts::from(unit), plan);

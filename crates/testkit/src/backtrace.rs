@@ -1,9 +1,10 @@
-//! Random programs that trap: do the frames of a merged program name the functions and the source locations of the unmerged
-//! one?
+//! Random programs that trap: do the frames of a merged program name the functions and the source
+//! locations of the unmerged one?
 //!
-//! Functions of a program are layers, each of which calls the one below, and most of them come in families: equal ones, and
-//! ones that differ in constants, callees or an operation. Every instruction has a source location of its own. The unmerged
-//! program is compiled by Cranelift's own JIT, from whose tables its frames are read, without this project.
+//! Functions of a program are layers, each of which calls the one below, and most of them come in
+//! families: equal ones, and ones that differ in constants, callees or an operation. Every
+//! instruction has a source location of its own. The unmerged program is compiled by Cranelift's
+//! own JIT, from whose tables its frames are read, without this project.
 
 use crate::jit::{self, Run};
 use crate::modules;
@@ -20,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::ops::{AddAssign, Range};
 
-/// What was seen of programs.
+/// The counts of observed programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Programs that trapped.
@@ -50,7 +51,7 @@ impl AddAssign for Seen {
     }
 }
 
-/// What an instruction calls, by its source location.
+/// The callee of an instruction, by its source location.
 #[derive(Clone, Debug)]
 enum Called {
     Directly(String),
@@ -82,7 +83,7 @@ struct Writer {
     tail_calling: BTreeSet<String>,
 }
 
-/// What all functions of a family have.
+/// The common part of all functions of a family.
 #[derive(Clone, Debug)]
 struct Family {
     statements: Vec<Statement>,
@@ -132,7 +133,8 @@ impl Writer {
         format!("@{:04x}", self.location)
     }
 
-    /// Writes an operation on a value and a constant. Returns the number of the result: the second from `next`.
+    /// Writes an operation on a value and a constant. Returns the number of the result: the second
+    /// from `next`.
     fn with_constant(
         &mut self,
         body: &mut String,
@@ -146,7 +148,8 @@ impl Writer {
         next + 1
     }
 
-    /// Writes a function of a family that calls functions of the layer below, and in its last call this one, if it is a tail call.
+    /// Writes a function of a family that calls functions of the layer below, and in its last call
+    /// this one, if it is a tail call.
     fn function(
         &mut self,
         (name, seed): (&str, u64),
@@ -204,7 +207,7 @@ impl Writer {
                     let offset = 8 * own.below(4);
                     let _ = writeln!(body, "{} v{} = load.i64 v{q}+{offset}", self.at(), next + 4);
                     next += 5;
-                    // What is in memory may be anything.
+                    // The memory may hold anything.
                     let _ = writeln!(body, "{} v{next} = iadd v{c}, v{b}", self.at());
                 }
                 Statement::Call => {
@@ -370,7 +373,7 @@ fn options(rng: &mut Rng) -> ModuleOptions {
     ModuleOptions {
         back_end: BackEnd::Jit,
         similar: Similar { policy, ..Similar::default() },
-        functions: rng.choose(&[Addresses::Insignificant, Addresses::Significant]),
+        function_addresses: rng.choose(&[Addresses::Insignificant, Addresses::Significant]),
         backtraces: true,
         ..ModuleOptions::default()
     }
@@ -380,8 +383,8 @@ fn options(rng: &mut Rng) -> ModuleOptions {
 ///
 /// # Panics
 ///
-/// If a frame of the merged program does not name the function and the source location of the unmerged one, or names others although
-/// all callers call directly.
+/// If a frame of the merged program does not name the function and the source location of the
+/// unmerged one, or names others although all callers call directly.
 pub fn check(seed: u64) -> Seen {
     let mut rng = Rng::new(seed);
     let convention = rng.choose(&["system_v", "tail"]);
@@ -447,7 +450,8 @@ fn compare(
     for (at, (frame, expected_frame)) in frames.iter().zip(expected).enumerate().rev() {
         let True { name, location } = expected_frame;
         if let Some(caller) = expected.get(at + 1) {
-            // Behind a tail call, a frame is that of another function than its caller named, or can be.
+            // Behind a tail call, a frame is that of another function than its caller named, or can
+            // be.
             let called = program.calls.get(&caller.location);
             direct &= matches!(called, Some(Called::Directly(called)) if called == name);
             direct &= !program.tail_calling.contains(name);
@@ -486,9 +490,9 @@ fn compare(
     }
 }
 
-/// Whether the frames of code that is shared have, by the table, the functions that the map says, and no others where all
-/// callers call directly. (The compact table does not know code of a single function that calls nothing shared, so it
-/// removes no function that did not call it.)
+/// Whether the frames of code that is shared have, by the table, the functions that the map says,
+/// and no others where all callers call directly. (The compact table does not know code of a single
+/// function that calls nothing shared, so it removes no function that did not call it.)
 fn table_agrees(
     map: &MergeMap,
     table: &FrameTable,

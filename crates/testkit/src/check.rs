@@ -1,10 +1,10 @@
-//! What must hold of every plan and of every unit to which one was applied. Tests and fuzz targets
-//! share it.
+//! The laws of every plan and of every unit to which one was applied. Tests and fuzz targets
+//! share them.
 //!
-//! [`check_unit`] plans a unit, has the independent checker prove it, applies the plan as a back end
-//! would, and checks the result ([`check_plan`]): nothing observable is lost, every kept function passes the
-//! verifier, and every reference goes to something that still exists and is equal to what the reference named
-//! before.
+//! [`check_unit`] plans a unit, has the independent checker prove it, applies the plan as a back
+//! end would, and checks the result ([`check_plan`]): nothing observable is lost, every kept
+//! function passes the verifier, and every reference goes to something that still exists and is
+//! equal to what the reference named before.
 
 use crate::mutate::{Field, fields};
 use crate::program::{Streamed, Streaming};
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, HashSet};
 
 /// A unit to which its plan was applied.
 pub struct Applied {
-    /// What was planned.
+    /// The plan.
     pub plan: Plan,
     /// The functions that are still compiled.
     pub kept: BTreeMap<FunctionIndex, Function>,
@@ -37,8 +37,8 @@ pub fn check_unit(unit: &Unit) -> Applied {
     check_plan(unit, plan)
 }
 
-/// Applies a plan that was made for `unit`, and panics if anything about it is wrong. Does not run the
-/// checker.
+/// Applies a plan that was made for `unit`, and panics if anything about it is wrong. Does not run
+/// the checker.
 pub fn check_plan(unit: &Unit, plan: Plan) -> Applied {
     let bodies = unit.bodies();
     check_dispositions(unit, &plan);
@@ -61,7 +61,8 @@ pub fn check_plan(unit: &Unit, plan: Plan) -> Applied {
     Applied { plan, kept }
 }
 
-/// The walk through a view of a plan writes what a walk of the function writes after the plan is applied.
+/// The walk through a view of a plan writes what a walk of the function writes after the plan is
+/// applied.
 fn check_encodings(unit: &Unit, plan: &Plan, function: FunctionIndex) {
     let bodies = &unit.bodies();
     let mut held = Held::new(bodies);
@@ -69,8 +70,8 @@ fn check_encodings(unit: &Unit, plan: &Plan, function: FunctionIndex) {
     assert_eq!(format!("{viewed:?}"), format!("{applied:?}"), "{function} through a view");
 }
 
-/// The body that a function has after merging: its own, that of another function for a private copy, or a new
-/// one.
+/// The body that a function has after merging: its own, that of another function for a private
+/// copy, or a new one.
 fn body_of<'a>(plan: &'a Plan, bodies: &'a [Function], function: FunctionIndex) -> &'a Function {
     match plan.new_body(function) {
         Some(new) => new.body(),
@@ -171,7 +172,8 @@ fn check_dispositions(unit: &Unit, plan: &Plan) {
                 assert!(!patchable, "{symbol} is called by calls that can be patched");
                 assert!(!externally_called, "{symbol} is called by its symbol");
                 assert!(!(taken && addresses == Addresses::Significant), "address of {symbol}");
-                // A function of the unit that takes the address may be eliminated; names are checked below.
+                // A function of the unit that takes the address may be eliminated; names are
+                // checked below.
                 let extra = !entry.extra_arguments().is_empty();
                 assert!(!(extra && address_taken), "address of {symbol}");
             }
@@ -239,7 +241,8 @@ fn check_names(plan: &Plan, after: &Function) {
     }
 }
 
-/// Each reference of an applied function goes to what it named before, or to an equal function or object.
+/// Each reference of an applied function goes to what it named before, or to an equal function or
+/// object.
 fn check_references(plan: &Plan, before: &Function, after: &Function) {
     let blocks = before.layout.blocks();
     for inst in blocks.flat_map(|block| before.layout.block_insts(block)) {
@@ -282,8 +285,8 @@ fn extra(plan: &Plan, old: Option<UserExternalName>, new: Option<UserExternalNam
     }
 }
 
-/// Everything about an import stays except its name and this many extra parameters, and no fact about it is
-/// added.
+/// Everything about an import stays except its name and this many extra parameters, and no fact
+/// about it is added.
 fn check_import(before: &Function, old: FuncRef, after: &Function, new: FuncRef, extra: usize) {
     let (old, new) = (&before.dfg.ext_funcs[old], &after.dfg.ext_funcs[new]);
     let mut signature = after.dfg.signatures[new.signature].clone();
@@ -306,8 +309,8 @@ fn check_call(
     let (old, new) = (old.expect("was a user's symbol"), new.expect("is a user's symbol"));
     let function = plan.function(&old).expect("only symbols of the unit are redirected");
     assert!(!patchable, "{old}: a call that can be patched was redirected");
-    // Calls of a preemptible function must reach the definition that preempts it, so only its thunk may jump
-    // elsewhere.
+    // Calls of a preemptible function must reach the definition that preempts it, so only its thunk
+    // may jump elsewhere.
     assert_eq!(plan.call_target(function), plan.function(&new).expect("of the unit"));
     assert_eq!(plan.entry(function).disposition().representative(), plan.function(&new));
 }
@@ -330,8 +333,9 @@ fn check_address(plan: &Plan, old: Option<UserExternalName>, new: Option<UserExt
     assert_eq!(plan.address_target(function), Some(to));
 }
 
-/// Panics unless every function of a unit whose functions arrived one at a time has the code of a function that is of
-/// its class, and only held functions, and those that equal one, share parameterised bodies.
+/// Panics unless every function of a unit whose functions arrived one at a time has the code of a
+/// function that is of its class, and only held functions, and those that equal one, share
+/// parameterised bodies.
 #[track_caller]
 pub fn check_streamed(streamed: &Streamed) {
     let Streamed { plan, code_of, held, streaming } = streamed;

@@ -1,13 +1,13 @@
 //! The classes of a unit from the definition, by brute force.
 //!
 //! Two functions are equal if their texts are, with every symbol blanked, and if each pair
-//! of i-th symbols is one symbol or names equal functions that may replace each other. The greatest relation
-//! that satisfies this is found by starting from "all equal texts" and striking out pairs until nothing
-//! changes: O(n²) pairs a round, at most n² rounds.
+//! of i-th symbols is one symbol or names equal functions that may replace each other. The greatest
+//! relation that satisfies this is found by starting from "all equal texts" and striking out pairs
+//! until nothing changes: O(n²) pairs a round, at most n² rounds.
 //!
-//! It works on Cranelift's own rendering of the functions and shares no code with the library. It finds no
-//! equality through renumbering, through the order of operands, or where a branch goes only one way, so it
-//! must be given units as they were drawn, not their permuted forms.
+//! It works on Cranelift's own rendering of the functions and shares no code with the library. It
+//! finds no equality through renumbering, through the order of operands, or where a branch goes
+//! only one way, so it must be given units as they were drawn, not their permuted forms.
 
 use crate::unit::{DataMember, Unit};
 use cranelift_codegen::ir::{AliasRegion, Function, Opcode, UserExternalNameRef};
@@ -182,7 +182,7 @@ fn blank(func: &Function) -> Blanked {
         }
         text.push('\n');
     }
-    // Cranelift does not render the flags of these.
+    // Cranelift does not render the flags of atomic operations.
     for inst in func.layout.blocks().flat_map(|block| func.layout.block_insts(block)) {
         let data = &func.dfg.insts[inst];
         if matches!(data.opcode(), Opcode::AtomicRmw | Opcode::AtomicCas) {

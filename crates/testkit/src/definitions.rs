@@ -8,7 +8,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_module::{FuncId, FuncOrDataId, Linkage, Module};
 
-/// Declares all functions as local ones of a module, and returns their definitions, which the module does not have yet.
+/// Declares all functions as local ones of a module, and returns their definitions, which the
+/// module does not have yet.
 pub fn declared(module: &mut dyn Module, functions: &[Function]) -> Vec<(FuncId, Function)> {
     let declare = |func: &Function| {
         let name = func.name.to_string();
@@ -25,7 +26,8 @@ pub fn declared(module: &mut dyn Module, functions: &[Function]) -> Vec<(FuncId,
     definitions.collect()
 }
 
-/// Defines the functions, as an embedder does that compiles one after the other in the same context.
+/// Defines the functions, as an embedder does that compiles one after the other in the same
+/// context.
 pub fn define(module: &mut dyn Module, definitions: Vec<(FuncId, Function)>) {
     let mut context = Context::new();
     for (id, func) in definitions {

@@ -1,8 +1,8 @@
-//! The oracle that runs merged code: a unit and the merged unit get the same inputs, and must have the same
-//! observable behaviour.
+//! The oracle that runs merged code: a unit and the merged unit get the same inputs, and must have
+//! the same observable behaviour.
 //!
-//! It compares what a caller can see: results bit for bit (NaNs too), the code of a trap, the tag of
-//! an exception, which imported functions were called with which arguments, and the memory
+//! It compares what a caller can see: results bit for bit (NaNs too), the code of a trap, the tag
+//! of an exception, which imported functions were called with which arguments, and the memory
 //! afterwards. It runs nothing itself: a *host* does ([`Host`]), by compiling or by interpreting.
 //!
 //! It proves nothing about inputs that it does not try, and does not see time, stack depth or
@@ -30,7 +30,7 @@ pub struct Invocation {
     pub signature: Signature,
     /// One for each parameter.
     pub arguments: Vec<Argument>,
-    /// What the memory is filled from.
+    /// The seed of the contents of the memory.
     pub memory_seed: u64,
     /// How many times functions may take from the fuel.
     pub fuel: i64,
@@ -47,15 +47,16 @@ pub enum Argument {
     Surroundings(u32),
 }
 
-/// What an invocation did. It contains no addresses: a host replaces those that point into the memory by
-/// [`address_in_memory`], all others by [`SOME_ADDRESS`].
+/// The observed behaviour of an invocation. It contains no addresses: a host replaces those that
+/// point into the memory by [`address_in_memory`], all others by [`SOME_ADDRESS`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// How it ended.
     pub end: End,
     /// Which imported functions were called, in order.
     pub trace: Vec<Call>,
-    /// A digest of the memory afterwards, what is left of the fuel included, and of the surroundings.
+    /// A digest of the memory afterwards, what is left of the fuel included, and of the
+    /// surroundings.
     pub memory: u64,
 }
 
@@ -66,8 +67,8 @@ pub enum End {
     Returned(Vec<u128>),
     /// An instruction that may trap did.
     Trapped(TrapCode),
-    /// An instruction failed that has a fact saying that it does not, with this signal of the operating
-    /// system.
+    /// An instruction failed that has a fact saying that it does not, with this signal of the
+    /// operating system.
     Signal(i32),
     /// No function caught the exception with this tag.
     Uncaught(u32),
@@ -84,15 +85,15 @@ pub struct Call {
     pub arguments: Vec<u128>,
 }
 
-/// What a host records instead of an address outside of the memory.
+/// The record of an address outside of the memory.
 pub const SOME_ADDRESS: u128 = 0xadd4_e55e_0000_0000_0000_0000_0000_0000;
 
-/// What a host records instead of the address of a place in the memory.
+/// The record of the address of a place in the memory.
 pub fn address_in_memory(offset: u64) -> u128 {
     SOME_ADDRESS + 1 + u128::from(offset)
 }
 
-/// What the memory holds before an invocation.
+/// The contents of the memory before an invocation.
 pub fn memory_before(seed: u64, fuel: i64) -> Vec<u8> {
     let mut memory = Rng::new(seed).bytes(MEMORY_BYTES);
     memory[..8].copy_from_slice(&fuel.to_le_bytes());
@@ -105,8 +106,9 @@ pub fn memory_digest(memory: &[u8]) -> u64 {
     words.fold(0, |digest, word| mixed(digest, u64::from_le_bytes(word.try_into().expect("eight"))))
 }
 
-/// The size of the surroundings in bytes. Surroundings are memory for functions that were not generated to be run and take
-/// a pointer to their context as an argument: `surround` in `driver.c` fills them.
+/// The size of the surroundings in bytes. Surroundings are memory for functions that were not
+/// generated to be run and take a pointer to their context as an argument: `surround` in `driver.c`
+/// fills them.
 pub const SURROUNDINGS_BYTES: usize = 64 << 10;
 
 /// The bits of the result `index` of an imported function, or of the payload `index` of the
@@ -148,7 +150,7 @@ impl Default for Effort {
     }
 }
 
-/// What was tried.
+/// The counts of tries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Units that were run, merged and unmerged.
@@ -313,8 +315,8 @@ impl Comparison {
         })
     }
 
-    /// The unit, and the unit of canonical bodies after it was merged: what computes canonical bodies is trusted by everything but
-    /// this. `None` if nothing merges.
+    /// The unit, and the unit of canonical bodies after it was merged: what computes canonical
+    /// bodies is trusted by everything but this. `None` if nothing merges.
     pub fn canonical(
         unit: &Unit,
         isa: &dyn TargetIsa,
@@ -420,8 +422,8 @@ pub fn invocations(entries: &[Entry], seed: u64, effort: Effort) -> Vec<Invocati
     all
 }
 
-/// An argument for each parameter: places in the memory for parameters that must be addresses, which a
-/// context need not be.
+/// An argument for each parameter: places in the memory for parameters that must be addresses,
+/// which a context need not be.
 fn arguments(signature: &Signature, rng: &mut Rng) -> Vec<Argument> {
     let mut next = 1024;
     let mut arguments = Vec::with_capacity(signature.params.len());

@@ -1,9 +1,9 @@
 //! Fuel for functions that were not generated to be run, so that every call ends.
 //!
-//! The first block, and every block that control can return to, takes one unit from the fuel at the start of
-//! the imported memory, and traps when there is none. Functions of equal control flow take equally much,
-//! whatever their layout, and so does a body with a callee dispatch, so fuel can be added before or after
-//! merging.
+//! The first block, and every block that control can return to, takes one unit from the fuel at the
+//! start of the imported memory, and traps when there is none. Functions of equal control flow take
+//! equally much, whatever their layout, and so does a body with a callee dispatch, so fuel can be
+//! added before or after merging.
 
 use crate::program::MEMORY;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -20,8 +20,8 @@ use cranelift_entity::SecondaryMap;
 /// The trap code of a function that runs out of fuel.
 pub const OUT_OF_FUEL: TrapCode = TrapCode::unwrap_user(42);
 
-/// A set of blocks of which every endless path contains one: the targets of back edges of a depth-first
-/// search.
+/// A set of blocks of which every endless path contains one: the targets of back edges of a
+/// depth-first search.
 fn heads(func: &Function) -> Vec<Block> {
     let flow = ControlFlowGraph::with_function(func);
     let dominators = DominatorTree::with_function(func, &flow);

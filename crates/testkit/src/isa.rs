@@ -24,7 +24,7 @@ pub fn of(target: &str, settings: &[(&str, &str)]) -> OwnedTargetIsa {
     built(isa::lookup(triple).expect("is built in"), settings)
 }
 
-/// What a builder makes with these settings.
+/// The target that a builder makes with these settings.
 pub fn built(builder: Builder, settings: &[(&str, &str)]) -> OwnedTargetIsa {
     let mut flags = settings::builder();
     for (name, value) in settings {

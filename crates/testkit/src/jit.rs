@@ -1,5 +1,5 @@
-//! JITs of this machine, and the only place where code in them runs: in a child of this process, so that wrongly
-//! merged code can damage nothing else.
+//! JITs of this machine, and the only place where code in them runs: in a child of this process, so
+//! that wrongly merged code can damage nothing else.
 
 #![allow(unsafe_code, reason = "compiled code is called through pointers, in a child process")]
 
@@ -26,7 +26,7 @@ pub const BUFFER: usize = 768;
 pub struct Run {
     /// The address of the function.
     pub code: *const u8,
-    /// What it gets.
+    /// Its arguments.
     pub arguments: [Argument; ARGUMENTS],
 }
 
@@ -35,7 +35,7 @@ pub struct Run {
 pub enum Argument {
     /// A number.
     Number(i64),
-    /// The address of so many bytes into the buffer.
+    /// The address of this number of bytes into the buffer.
     Buffer(i64),
 }
 
@@ -51,7 +51,7 @@ impl Run {
 /// The result and the memory after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// What was returned.
+    /// The result.
     pub result: i64,
     /// A hash of the buffer.
     pub memory: u64,
@@ -125,13 +125,13 @@ impl Drop for Shared {
     }
 }
 
-/// Makes these calls, one after the other, each with a buffer of its own at a multiple of 64. What they write
-/// elsewhere is lost in the end. For calls that do not end, by a signal or in time, and for all calls behind them,
-/// there is no result.
+/// Makes these calls, one after the other, each with a buffer of its own at a multiple of 64.
+/// Writes elsewhere is lost in the end. For calls that do not end, by a signal or in time, and for
+/// all calls behind them, there is no result.
 pub fn run(runs: &[Run]) -> Vec<Left> {
     let shared = Shared::new(runs.len());
-    // SAFETY: the child runs compiled code that calls nothing but itself, and ends; it takes no lock and
-    // allocates nothing.
+    // SAFETY: the child runs compiled code that calls nothing but itself, and ends; it takes no
+    // lock and allocates nothing.
     match unsafe { libc::fork() } {
         -1 => panic!("no child: {}", std::io::Error::last_os_error()),
         0 => child(&shared, runs),
@@ -142,7 +142,7 @@ pub fn run(runs: &[Run]) -> Vec<Left> {
             assert_eq!(ended, child, "{}", std::io::Error::last_os_error());
         }
     }
-    // SAFETY: the child wrote so many results, one behind the other, and has ended.
+    // SAFETY: the child wrote this number of results, one behind the other, and has ended.
     unsafe {
         let count = shared.start.add(COUNT).cast::<usize>().read();
         let results = shared.start.add(RESULTS).cast::<Left>();
@@ -151,9 +151,9 @@ pub fn run(runs: &[Run]) -> Vec<Left> {
 }
 
 fn child(shared: &Shared, runs: &[Run]) -> ! {
-    // SAFETY: signals end the child as they do without handlers; the calls are of functions that take the
-    // arguments that they are given in this convention (those behind them are ignored), and the results lie
-    // in memory that is there for them.
+    // SAFETY: signals end the child as they do without handlers; the calls are of functions that
+    // take the arguments that they are given in this convention (those behind them are ignored),
+    // and the results lie in memory that is there for them.
     unsafe {
         for signal in
             [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGALRM]
@@ -197,9 +197,9 @@ static STACK: AtomicPtr<u64> = AtomicPtr::new(ptr::null_mut());
 /// Where the code is of which it follows the frames.
 static CODE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-/// Makes a call. If an instruction of it traps, returns the address of that instruction and the return
-/// addresses of all frames from there to the call, innermost first; else nothing. Code must preserve frame pointers, and
-/// be and call nothing but what is `within`.
+/// Makes a call. If an instruction of it traps, returns the address of that instruction and the
+/// return addresses of all frames from there to the call, innermost first; else nothing. Code must
+/// preserve frame pointers, and be and call nothing but what is `within`.
 ///
 /// # Panics
 ///
@@ -209,8 +209,8 @@ pub fn stack_at_trap(run: &Run, within: Range<u64>) -> Option<Vec<u64>> {
     STACK.store(shared.start.cast(), Ordering::Relaxed);
     CODE[0].store(within.start, Ordering::Relaxed);
     CODE[1].store(within.end, Ordering::Relaxed);
-    // SAFETY: the child runs compiled code that calls nothing but itself, and ends; it takes no lock and allocates
-    // nothing, and neither does its handler.
+    // SAFETY: the child runs compiled code that calls nothing but itself, and ends; it takes no
+    // lock and allocates nothing, and neither does its handler.
     match unsafe { libc::fork() } {
         -1 => panic!("no child: {}", std::io::Error::last_os_error()),
         0 => unsafe {
@@ -233,7 +233,7 @@ pub fn stack_at_trap(run: &Run, within: Range<u64>) -> Option<Vec<u64>> {
         }
     }
     let words = shared.start.cast::<u64>();
-    // SAFETY: the child wrote so many words, and has ended.
+    // SAFETY: the child wrote this number of words, and has ended.
     let words: Vec<u64> =
         unsafe { (0..1 + words.read()).map(|at| words.add(at as usize).read()).collect() };
     let (&count, addresses) = words.split_first().expect("the number");

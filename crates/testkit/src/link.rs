@@ -15,12 +15,12 @@ impl Linker {
         Linker { workshop: Workshop::new(&format!("linked-{name}")), tools }
     }
 
-    /// The programs whose flushes are units, as their objects were made: what they do linked with these flags, and what
-    /// they do as one plain object each.
+    /// The programs whose flushes are units, as their objects were made: what they do linked with
+    /// these flags, and what they do as one plain object each.
     ///
     /// # Errors
     ///
-    /// What cannot be linked or run, or differs.
+    /// Programs that cannot be linked or run, or that differ.
     ///
     /// # Panics
     ///

@@ -1,4 +1,5 @@
-//! What benches share: what they compare the pass with, and how they are called.
+//! The common part of benches: the alternatives with which they compare the pass, and how they are
+//! called.
 
 use crate::isa;
 use cranelift_codegen::Context;
@@ -8,7 +9,8 @@ use std::fmt::Write;
 use std::hint::black_box;
 use std::path::Path;
 
-/// The settings with which benches compile: those of an optimising compiler for position-independent code.
+/// The settings with which benches compile: those of an optimising compiler for
+/// position-independent code.
 const SETTINGS: [(&str, &str); 4] = [
     ("opt_level", "speed"),
     ("is_pic", "true"),
@@ -46,8 +48,8 @@ pub fn measures() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
 
-/// The number that a variable of the environment holds: the default if it is unset, and `once` unless the bench
-/// measures.
+/// The number that a variable of the environment holds: the default if it is unset, and `once`
+/// unless the bench measures.
 pub fn number(variable: &str, default: u32, once: u32) -> u32 {
     match measures() {
         true => std::env::var(variable).map_or(default, |text| text.parse().expect("a number")),
@@ -61,8 +63,8 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// What a bench found, for `benches/figures/run`: numbers by row and column. Written as JSON to the file `BENCH.json` of
-/// the directory that `CLIF_MERGE_FIGURES` names, if it is set.
+/// The figures of a bench, for `benches/figures/run`: numbers by row and column. Written as JSON to
+/// the file `BENCH.json` of the directory that `CLIF_MERGE_FIGURES` names, if it is set.
 pub struct Figures {
     bench: &'static str,
     /// In the order in which they were set.

@@ -1,8 +1,8 @@
 //! Modules made of text.
 //!
 //! A program is CLIF in which functions and data objects have names, and every function says its
-//! linkage before the word `function`. Names are those of the module, so a program can refer to what
-//! an earlier one declared.
+//! linkage before the word `function`. Names are those of the module, so a program can refer to
+//! what an earlier one declared.
 //!
 //! Nothing is drawn here: each of the functions below has the one shape that a law is about.
 
@@ -23,7 +23,7 @@ pub fn host_isa(pic: bool) -> OwnedTargetIsa {
     host_isa_with(pic, "none")
 }
 
-/// The same, with a level of optimisation.
+/// The target of this machine, with a level of optimisation.
 pub fn host_isa_with(pic: bool, opt_level: &str) -> OwnedTargetIsa {
     isa::of(isa::HOST, &[("is_pic", isa::switch(pic)), ("opt_level", opt_level)])
 }
@@ -61,8 +61,8 @@ pub fn merging_jit() -> MergingModule<JITModule> {
 pub fn insignificant() -> ModuleOptions {
     ModuleOptions {
         similar: Similar::OFF,
-        functions: Addresses::Insignificant,
-        data: Addresses::Insignificant,
+        function_addresses: Addresses::Insignificant,
+        data_addresses: Addresses::Insignificant,
         ..ModuleOptions::default()
     }
 }
@@ -73,7 +73,7 @@ pub fn for_size(back_end: BackEnd) -> ModuleOptions {
     ModuleOptions { back_end, similar, ..insignificant() }
 }
 
-/// The same options without merging.
+/// These options without merging.
 pub fn unmerged(options: ModuleOptions) -> ModuleOptions {
     ModuleOptions { merge_limit: Some(0), ..options }
 }
@@ -135,7 +135,7 @@ pub fn declare(module: &mut dyn Module, name: &str, linkage: Linkage, sig: &str)
     module.declare_function(name, linkage, &signature(sig)).unwrap()
 }
 
-/// One function of a program: its linkage, its name, its signature, and all of it.
+/// One function of a program: its linkage, its name, its signature, and its text.
 struct Part<'a> {
     linkage: Linkage,
     name: &'a str,
@@ -206,8 +206,8 @@ pub fn data_id(module: &dyn Module, name: &str) -> DataId {
     }
 }
 
-/// What a data object of these bytes holds, with pointers to functions and data objects: so many
-/// bytes from the beginning, what, and what is added.
+/// The contents of a data object of these bytes, with pointers to functions and data objects: the
+/// offset in bytes, the target, and the addend.
 pub fn bytes(
     module: &mut dyn Module,
     bytes: &[u8],
@@ -251,7 +251,7 @@ impl Item {
         }
     }
 
-    /// What is in the data object where the linker writes no address.
+    /// The bytes of the data object where the linker writes no address.
     pub fn bytes(&self) -> [u8; 8] {
         match self {
             Item::Number(number) => number.to_le_bytes(),
@@ -260,8 +260,8 @@ impl Item {
     }
 }
 
-/// What a data object of these items holds, where numbers are those of these identifiers. `zeros`: all are zero, and
-/// take no room in a file.
+/// The contents of a data object of these items, where numbers are those of these identifiers.
+/// `zeros`: all are zero, and take no room in a file.
 pub fn items_description(
     module: &mut dyn Module,
     (items, zeros): (&[Item], bool),
@@ -344,7 +344,8 @@ block0(v0: i64):
     )
 }
 
-/// Code for the values of these numbers, each made of the two before: enough of it is larger than any thunk.
+/// Code for the values of these numbers, each made of the two before: enough of it is larger than
+/// any thunk.
 pub fn filling(first: usize, last: usize) -> String {
     let line = |v: usize| {
         let operation = ["imul", "bxor"][v % 2];

@@ -22,7 +22,7 @@ use cranelift_entity::EntityRef;
 use cranelift_entity::packed_option::ReservedValue;
 use std::collections::BTreeMap;
 
-/// What permuting does to `colocated`, which is a fact about a symbol and is not compared.
+/// The effect of permuting on `colocated`, which is a fact about a symbol and is not compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colocated {
     /// Imports are colocated exactly where they were.

@@ -1,7 +1,8 @@
-//! What a back end would emit for a unit, merged or not: plain data that a host can run.
+//! The output of a back end for a unit, merged or not: plain data that a host can run.
 //!
-//! [`Program::merged`] carries a plan out as an embedder does, function by function. It decides nothing,
-//! compiles nothing, and knows no target: a thunk is described as a jump, and the host writes its code.
+//! [`Program::merged`] carries a plan out as an embedder does, function by function. It decides
+//! nothing, compiles nothing, and knows no target: a thunk is described as a jump, and the host
+//! writes its code.
 //!
 //! # Conventions
 //!
@@ -16,9 +17,9 @@
 //! | `u4:N` | a data object of the unit |
 //! | `u9:N` | what the plan adds |
 //!
-//! A function takes from the fuel at its entry and in its loops and traps when there is none, so that
-//! everything ends. Addresses are called, loaded from and stored to; what is returned, stored or
-//! passed to an import is never one.
+//! A function takes from the fuel at its entry and in its loops and traps when there is none, so
+//! that everything ends. Addresses are called, loaded from and stored to; what is returned, stored
+//! or passed to an import is never one.
 
 use crate::unit::{self, Member};
 use cranelift_codegen::ir::{
@@ -57,7 +58,7 @@ pub struct Parts<'a> {
     pub functions: &'a [Member],
     /// In the order in which they are added.
     pub data: &'a [DataMember],
-    /// What the unit is planned with.
+    /// The options of the plan.
     pub options: &'a Options<'a>,
 }
 
@@ -88,13 +89,14 @@ impl Parts<'_> {
         self.plan_by(Merger::new(*self.options), 0).0
     }
 
-    /// The plan for the unit after the earlier units of `cache`, and what later units must know of it.
+    /// The plan for the unit after the earlier units of `cache`, and what later units must know of
+    /// it.
     ///
     /// # Panics
     ///
     /// If two parts have one symbol, or a function has no body.
     pub fn plan_increment(&self, cache: &MergeCache) -> (Plan, Increment) {
-        // Earlier units used at most as many symbols for new functions as the cache knows symbols in all.
+        // Earlier units used no more symbols for new functions than the cache knows symbols in all.
         self.plan_by(Merger::after(cache, *self.options), cache.remembered() as u32)
     }
 
@@ -121,7 +123,7 @@ impl Parts<'_> {
         self.plan_by(Merger::new(*self.options), added).0
     }
 
-    /// What other units must know of this one.
+    /// The summary of this unit for other units.
     ///
     /// # Panics
     ///
@@ -132,7 +134,7 @@ impl Parts<'_> {
         summary.expect("content addressing is on")
     }
 
-    /// What the checker says of a plan for the unit.
+    /// The answer of the checker about a plan for the unit.
     ///
     /// # Errors
     ///
@@ -141,7 +143,7 @@ impl Parts<'_> {
         prove(plan, &mut self.held(), self.options)
     }
 
-    /// The same of a plan that was made after earlier units.
+    /// Proves a plan that was made after earlier units.
     pub fn prove_after(&self, cache: &MergeCache, plan: &Plan) -> Result<Proof, Refutation> {
         prove_after(cache, plan, &mut self.held(), self.options)
     }
@@ -193,7 +195,8 @@ pub enum Streaming {
     Holding(usize),
     /// It holds at most this many bytes, makes IR anew, and replaces what it compiled.
     Replacing(usize),
-    /// It compiles nothing before the plan, and does not add this many of eight functions: the last ones.
+    /// It compiles nothing before the plan, and does not add this many of eight functions: the last
+    /// ones.
     BeforeCode {
         /// In eighths of the functions.
         left_out: usize,
@@ -203,10 +206,10 @@ pub enum Streaming {
 impl Streaming {
     /// Every way that tests go, by number.
     pub fn any(number: usize) -> Streaming {
-        let most_bytes = [0, 8 << 10, 100_000, usize::MAX][number % 4];
+        let max_bytes = [0, 8 << 10, 100_000, usize::MAX][number % 4];
         match number / 4 % 5 {
-            0 | 1 => Streaming::Holding(most_bytes),
-            2 | 3 => Streaming::Replacing(most_bytes),
+            0 | 1 => Streaming::Holding(max_bytes),
+            2 | 3 => Streaming::Replacing(max_bytes),
             _ => Streaming::BeforeCode { left_out: number / 20 % 4 },
         }
     }
@@ -216,23 +219,23 @@ impl Streaming {
         !matches!(self, Streaming::Holding(_))
     }
 
-    fn most_bytes(self) -> usize {
+    fn max_bytes(self) -> usize {
         match self {
-            Streaming::Holding(most_bytes) | Streaming::Replacing(most_bytes) => most_bytes,
+            Streaming::Holding(max_bytes) | Streaming::Replacing(max_bytes) => max_bytes,
             Streaming::BeforeCode { .. } => usize::MAX,
         }
     }
 
     fn merger(self, options: Options<'_>) -> StreamingMerger<'_> {
         match self {
-            Streaming::Holding(most_bytes) => StreamingMerger::holding(options, most_bytes),
-            Streaming::Replacing(most_bytes) => StreamingMerger::replacing(options, most_bytes),
+            Streaming::Holding(max_bytes) => StreamingMerger::holding(options, max_bytes),
+            Streaming::Replacing(max_bytes) => StreamingMerger::replacing(options, max_bytes),
             Streaming::BeforeCode { .. } => StreamingMerger::before_code(options),
         }
     }
 
-    /// How many functions are added. All, if a call in the others can be patched: it finds its callee under the symbol that it
-    /// had.
+    /// How many functions are added. All, if a call in the others can be patched: it finds its
+    /// callee under the symbol that it had.
     fn added(self, functions: &[Member]) -> usize {
         let Streaming::BeforeCode { left_out } = self else {
             return functions.len();
@@ -245,7 +248,7 @@ impl Streaming {
     }
 }
 
-/// The same, without the IR of functions that are not held.
+/// The bodies of a program, without the IR of functions that are not held.
 struct OnlyHeld<'a> {
     held: &'a [bool],
     makes_ir: bool,
@@ -263,7 +266,7 @@ impl Bodies for OnlyHeld<'_> {
     }
 }
 
-/// What is known of a unit whose functions arrived one at a time.
+/// The plan and state of a unit whose functions arrived one at a time.
 pub struct Streamed {
     /// The plan for the unit.
     pub plan: Plan,
@@ -275,7 +278,7 @@ pub struct Streamed {
     pub streaming: Streaming,
 }
 
-/// What is emitted for a symbol.
+/// The definition that is emitted for a symbol.
 #[derive(Clone, Debug)]
 pub enum Definition {
     /// The code of a function.
@@ -291,11 +294,11 @@ pub enum Definition {
 pub struct Jump {
     /// Where it jumps to.
     pub to: UserExternalName,
-    /// What it passes behind the arguments that it gets.
+    /// The arguments that it passes behind its own.
     pub arguments: Vec<ExtraArgument>,
-    /// What its bytes are optimised for.
+    /// The goal for which its bytes are optimised.
     pub optimize: OptimizeFor,
-    /// The same as a function that calls.
+    /// The thunk as a function that calls.
     pub call: Box<Function>,
 }
 
@@ -306,7 +309,7 @@ impl Jump {
     }
 }
 
-/// What is emitted for the symbol of a data object.
+/// The definition that is emitted for the symbol of a data object.
 #[derive(Clone, Debug)]
 pub enum DataDefinition {
     /// Its contents, at this alignment in bytes.
@@ -326,7 +329,7 @@ pub struct Entry {
     pub signature: Signature,
 }
 
-/// What a back end emits for a unit.
+/// The definitions that a back end emits for a unit.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     /// Functions by symbol, in the order of the unit, and then what the plan added.
@@ -400,7 +403,8 @@ impl Program {
             let left = plan.entry(function);
             program.entries.push(match left.disposition() {
                 Disposition::Redirect { to } if !left.extra_arguments().is_empty() => {
-                    // Only callers that pass the extra arguments refer to the body: here, a wrapper.
+                    // Only callers that pass the extra arguments refer to the body: here, a
+                    // wrapper.
                     let wrapper = UserExternalName::new(WRAPPERS, function.as_u32());
                     let arguments = plan.thunk_arguments(function);
                     let (signature, to) = (&member.body.signature, plan.entry(to).symbol());
@@ -428,9 +432,10 @@ impl Program {
         program
     }
 
-    /// The unit as an embedder emits it that compiles functions as they arrive and holds some: kept functions have the code of
-    /// the function that they equalled when they were added; references of compiled code are redirected afterwards, and held
-    /// functions are compiled then. Functions that are not added come last and are compiled as they are, and their references are
+    /// The unit as an embedder emits it that compiles functions as they arrive and holds some: kept
+    /// functions have the code of the function that they equalled when they were added; references
+    /// of compiled code are redirected afterwards, and held functions are compiled then. Functions
+    /// that are not added come last and are compiled as they are, and their references are
     /// redirected as well. Data objects are not merged.
     ///
     /// # Panics
@@ -445,7 +450,8 @@ impl Program {
             merger.add_address_use(&reloc.target, reloc.addend);
         }
         for member in all {
-            // What is said only later can only be said of what has code of its own. Other addresses are found in the code.
+            // Late information concerns only functions that have code of their own. Other addresses
+            // are found in the code.
             for gv in member.body.global_values.values() {
                 if let GlobalValueData::Symbol { name: ExternalName::User(name), offset, .. } = gv
                     && offset.bits() != 0
@@ -459,7 +465,7 @@ impl Program {
             refer(&mut merger, &other.body);
         }
         let (mut code_of, mut held) = (Vec::new(), Vec::new());
-        // As on two threads: what was read is the same.
+        // As on two threads: the readings are equal.
         let mut readers = [Reader::new(*unit.options), Reader::new(*unit.options)];
         for (at, member) in unit.functions.iter().enumerate() {
             let reading = readers[at % 2].read(&member.body, member.attributes);
@@ -472,7 +478,7 @@ impl Program {
             while let Some(released) = merger.release() {
                 assert!(core::mem::replace(&mut held[released.index()], false), "{released}");
             }
-            assert!(merger.held_bytes() <= streaming.most_bytes());
+            assert!(merger.held_bytes() <= streaming.max_bytes());
         }
         let plan = merger.plan(&mut OnlyHeld {
             held: &held,
@@ -511,13 +517,13 @@ impl Program {
         (program, Streamed { plan, code_of, held, streaming })
     }
 
-    /// What is emitted for a symbol, if anything.
+    /// The definition that is emitted for a symbol, if any.
     pub fn definition(&self, symbol: &UserExternalName) -> Option<&Definition> {
         let mut functions = self.functions.iter();
         functions.find(|(own, _)| own == symbol).map(|(_, definition)| definition)
     }
 
-    /// What is emitted for a symbol, as text.
+    /// The definition that is emitted for a symbol, as text.
     pub fn describe(&self, symbol: &UserExternalName) -> Cow<'static, str> {
         match self.definition(symbol) {
             Some(Definition::Body(func)) => func.to_string().into(),
@@ -600,7 +606,8 @@ fn relocate(plan: &Plan, func: &mut Function) {
     }
 }
 
-/// Panics unless a thunk that is a function is that of this module, too, for embedders who emit functions only.
+/// Panics unless a thunk that is a function is that of this module, too, for embedders who emit
+/// functions only.
 fn check_finished(plan: &Plan, of: FunctionIndex, signature: &Signature, options: &Options<'_>) {
     let Emit::Thunk { to, extra_arguments, .. } = plan.output(of).emit else { return };
     let own = plan.entry(of).symbol();

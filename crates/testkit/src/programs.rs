@@ -1,12 +1,13 @@
-//! Real programs, as Wasmtime translated them: `benches/programs/README.md` says what their units hold.
+//! Real programs, as Wasmtime translated them: `benches/programs/README.md` says what their units
+//! hold.
 //!
-//! This reads a unit, and makes the parts of a native executable of it: the functions as a unit that can be cut and
-//! linked, the addresses of those in the table as a unit of its own, and a host in C. The bench `similar` runs the same
-//! units in a JIT, with a host of its own.
+//! This reads a unit, and makes the parts of a native executable of it: the functions as a unit
+//! that can be cut and linked, the addresses of those in the table as a unit of its own, and a host
+//! in C. The bench `similar` runs the same units in a JIT, with a host of its own.
 //!
-//! The layout of the context is that of Wasmtime 48 for a module with one memory, one table and one global that
-//! matters. There are no checks that it is: a program of another shape computes nonsense. It does *not* compile or link:
-//! the tests of `clif-merge` do.
+//! The layout of the context is that of Wasmtime 48 for a module with one memory, one table and one
+//! global that matters. There are no checks that it is: a program of another shape computes
+//! nonsense. It does *not* compile or link: the tests of `clif-merge` do.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -30,7 +31,7 @@ pub struct Element {
     pub ty: u32,
 }
 
-/// What the programs of a unit start with, as `benches/programs/translate` wrote it.
+/// The start of the programs of a unit, as `benches/programs/translate` wrote it.
 #[derive(Default)]
 pub struct Image {
     pub programs: Vec<Program>,
@@ -46,7 +47,8 @@ pub struct Image {
 /// The bytes of a page of memory.
 pub const PAGE: usize = 65536;
 
-/// A memory can be addressed with 32 bits and an offset without any check, so that many bytes must be reserved.
+/// A memory can be addressed with 32 bits and an offset without any check, so that many bytes must
+/// be reserved.
 pub const RESERVED: usize = (4 << 30) + (64 << 20);
 
 /// The layout of `VMContext`, in words.
@@ -116,7 +118,8 @@ pub fn texts(unit: &Path) -> Vec<String> {
     paths.iter().map(|path| std::fs::read_to_string(path).expect("readable")).collect()
 }
 
-/// The function that a host calls to run a program, as CLIF: `name` calls `function`, both with their sigils.
+/// The function that a host calls to run a program, as CLIF: `name` calls `function`, both with
+/// their sigils.
 pub fn entry(name: &str, function: &str) -> String {
     format!(
         "function {name}(i64 vmctx, i32) -> i64 system_v {{
@@ -130,8 +133,8 @@ block0(v0: i64, v1: i32):
     )
 }
 
-/// The functions of a unit in one text for native objects, with an exported function `%name` for each program. Those
-/// in the table have symbols that the [table](elements) can refer to.
+/// The functions of a unit in one text for native objects, with an exported function `%name` for
+/// each program. Those in the table have symbols that the [table](elements) can refer to.
 pub fn linkable(unit: &Path, image: &Image) -> String {
     let mut linkable = String::new();
     let in_table = |line: &str| {
@@ -155,7 +158,8 @@ pub fn linkable(unit: &Path, image: &Image) -> String {
     linkable
 }
 
-/// A unit of one data object, `%elements`: the address of the function of each element, in the order of the image.
+/// A unit of one data object, `%elements`: the address of the function of each element, in the
+/// order of the image.
 pub fn elements(image: &Image) -> String {
     let mut text = ";@ data %elements linkage=hidden align=8 =".to_owned();
     for element in &image.elements {
@@ -165,11 +169,12 @@ pub fn elements(image: &Image) -> String {
     text
 }
 
-/// A host, in C. It runs each program with each amount of work, in the memory that the image has, and prints a line: the
-/// name, the amount, the result, and a digest of the memory and of the stack pointer afterwards.
+/// A host, in C. It runs each program with each amount of work, in the memory that the image has,
+/// and prints a line: the name, the amount, the result, and a digest of the memory and of the stack
+/// pointer afterwards.
 pub fn host(image: &Image, amounts: &[u32]) -> String {
     let Image { programs, elements, pages, stack_pointer, data, table } = image;
-    let mut text = String::from("// What the image says, and the layout of the context.\n");
+    let mut text = String::from("// The contents of the image, and the layout of the context.\n");
     for (name, value) in [
         ("STORE", context::STORE),
         ("BUILTINS", context::BUILTINS),

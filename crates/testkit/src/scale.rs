@@ -1,7 +1,8 @@
 //! Units of any number of functions: how time and memory grow.
 //!
-//! Each [`Family`] is one shape that large units take, or one that makes a naive algorithm quadratic. The same
-//! family, size and index give the same function, with a symbol `u0:INDEX`. It knows nothing of what is merged.
+//! Each [`Family`] is one shape that large units take, or one that makes a naive algorithm
+//! quadratic. The same family, size and index give the same function, with a symbol `u0:INDEX`. It
+//! knows nothing of what is merged.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -20,7 +21,8 @@ pub enum Family {
     Mixed,
     /// Two call chains of equal functions, each through half the unit: they differ at the end.
     Chains,
-    /// Ten rings of mutually recursive functions, each with one function in a thousand that differs.
+    /// Ten rings of mutually recursive functions, each with one function in a thousand that
+    /// differs.
     Rings,
     /// Three of ten functions are equal, the others are those of `Mixed`.
     Equal,
@@ -81,7 +83,7 @@ impl Family {
     }
 }
 
-/// What a function is made of: functions of equal contents are equal.
+/// The contents of a function: functions of equal contents are equal.
 struct Content {
     shape: u64,
     constants: u64,

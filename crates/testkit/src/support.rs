@@ -1,5 +1,5 @@
-//! What the generators and oracles share: parsing, verifying, planning two functions as one unit,
-//! random choices.
+//! The common part of generators and oracles: parsing, verifying, planning two functions as one
+//! unit, random choices.
 //!
 //! Nothing here decides whether two functions are equal.
 
@@ -35,8 +35,8 @@ pub fn parse_one(text: &str) -> Function {
     functions.remove(0)
 }
 
-/// The text of a function of one `i64` that is worth sharing. `header` is what it declares, in lines, and `first` what stands
-/// at its beginning and defines `v1`; the rest is always the same.
+/// The text of a function of one `i64` that is worth sharing. `header` is what it declares, in
+/// lines, and `first` what stands at its beginning and defines `v1`; the rest is always the same.
 pub fn long_function(name: &str, header: &str, first: &str) -> String {
     let rounds = (2..40).map(|at| {
         let product = 100 + at;
@@ -54,8 +54,8 @@ pub fn long_function(name: &str, header: &str, first: &str) -> String {
     )
 }
 
-/// Applies the rules with which this crate goes on after Cranelift's optimiser, and nothing else, to a function.
-/// Returns whether anything changed.
+/// Applies the rules with which this crate goes on after Cranelift's optimiser, and nothing else,
+/// to a function. Returns whether anything changed.
 pub fn apply_rules(func: &mut Function) -> bool {
     cranelift_mergefunc_canonical::apply_rules(func)
 }
@@ -65,8 +65,8 @@ pub fn canonical_body(func: &Function, isa: &dyn TargetIsa) -> Function {
     cranelift_mergefunc_canonical::canonical_body(func, isa).unwrap_or_else(|| func.clone())
 }
 
-/// An ISA of the host that optimises, with every setting that some instruction asks for. The verifier
-/// needs it to look at `get_pinned_reg` and its like.
+/// An ISA of the host that optimises, with every setting that some instruction asks for. The
+/// verifier needs it to look at `get_pinned_reg` and its like.
 pub fn any_isa() -> &'static dyn TargetIsa {
     static ISA: OnceLock<OwnedTargetIsa> = OnceLock::new();
     let isa = ISA.get_or_init(|| {
@@ -75,7 +75,7 @@ pub fn any_isa() -> &'static dyn TargetIsa {
     &**isa
 }
 
-/// What Cranelift's verifier says against a function.
+/// The first error of Cranelift's verifier in a function.
 pub fn verifier_error(func: &Function) -> Option<String> {
     verify_function(func, any_isa()).err().map(|errors| errors.to_string())
 }
@@ -88,8 +88,8 @@ pub fn verify(func: &Function) {
     }
 }
 
-/// Options with which every function is walked, so that functions that would be prefiltered by the counts of
-/// their tables are compared, too.
+/// Options with which every function is walked, so that functions that would be prefiltered by the
+/// counts of their tables are compared, too.
 pub fn walk_all() -> Options<'static> {
     Options {
         compare: Compare { every_function: true, ..Compare::default() },
@@ -117,7 +117,7 @@ pub fn encode(func: &Function, options: &Options<'_>) -> Encoding {
     Encoding::of(func, options).unwrap_or_else(|| panic!("has no encoding:\n{func}"))
 }
 
-/// What the checker remembers of a function. `None` for what the verifier refuses.
+/// The checker's record of a function. `None` for a function that the verifier refuses.
 pub fn trace(func: &Function) -> Option<([u8; 32], String)> {
     cranelift_mergefunc::internals::trace(func, &walk_all())
 }

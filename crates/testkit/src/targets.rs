@@ -1,4 +1,4 @@
-//! What the fuzz targets do with their input, so that tests can do it, too.
+//! The use of the input by the fuzz targets, so that tests can repeat it.
 //!
 //! Each is a function that panics if something is wrong, and returns an error if the input is too
 //! short to be of use. `module` and `text` have modules of their own.
@@ -31,8 +31,8 @@ use std::rc::Rc;
 struct Known {
     unit: Unit,
     relation: Box<dyn Fn(usize, usize) -> Relation>,
-    /// Whether two functions may do the same: the checker accepts that one may replace the other if their
-    /// addresses cannot be distinguished, though the walk compares these by name.
+    /// Whether two functions may do the same: the checker accepts that one may replace the other if
+    /// their addresses cannot be distinguished, though the walk compares these by name.
     same: Box<dyn Fn(usize, usize) -> bool>,
 }
 
@@ -169,8 +169,9 @@ fn sites(func: &Function, blocks: impl Iterator<Item = Block>) -> Vec<(Block, In
     blocks.flat_map(in_block).collect()
 }
 
-/// A function with one change that certainly changes its meaning: the change is at an instruction that is
-/// always executed, and not at a branch, which may jump to the same block on another condition that is known.
+/// A function with one change that certainly changes its meaning: the change is at an instruction
+/// that is always executed, and not at a branch, which may jump to the same block on another
+/// condition that is known.
 fn another_function(func: &Function, rng: &mut Rng) -> Option<Function> {
     let mut sites = sites(func, func.layout.entry_block().into_iter());
     sites.pop();
@@ -178,8 +179,8 @@ fn another_function(func: &Function, rng: &mut Rng) -> Option<Function> {
     mutant.is_certain().then_some(mutant.func)
 }
 
-/// The independent checker: it proves a right plan in every form, and refuses every mutant and every plan
-/// that merges functions that are not equal, whatever fault led to it.
+/// The independent checker: it proves a right plan in every form, and refuses every mutant and
+/// every plan that merges functions that are not equal, whatever fault led to it.
 pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
     let mut known = known(u)?;
     let mut rng = Rng::new(u.arbitrary().unwrap_or(0));
@@ -230,8 +231,8 @@ pub fn checker(u: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Differential execution on this machine: the merged unit does what the unmerged one does. So does one of which the
-/// checker accepts a wrong selector.
+/// Differential execution on this machine: the merged unit does what the unmerged one does. So does
+/// one of which the checker accepts a wrong selector.
 pub fn differential(u: &mut Unstructured<'_>, host: &mut Host<'_>) -> Result<Tally> {
     let seed: u64 = u.arbitrary()?;
     let profile = Profile::runnable(Machine::host());

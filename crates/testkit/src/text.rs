@@ -1,7 +1,7 @@
 //! Properties of every text, whatever is in it.
 //!
-//! A text that is refused is refused with the file and the line. One that is accepted is printed and
-//! read back as the same unit; it is merged, checked and printed, and merging the printed unit
+//! A text that is refused is refused with the file and the line. One that is accepted is printed
+//! and read back as the same unit; it is merged, checked and printed, and merging the printed unit
 //! changes nothing. No text ends the program by a panic, but for those of Cranelift's reader and
 //! verifier, which the program contains.
 //!
@@ -102,7 +102,8 @@ fn verifier() -> &'static Verifier {
 
 /// The text of a unit of which nothing is merged. `text` is that from which it was read.
 fn print(text: &str, unit: &Unit) -> String {
-    // A function with duplicates loses facts even if it is kept, so here no two functions are equal.
+    // A function with duplicates loses facts even if it is kept, so here no two functions are
+    // equal.
     let mut apart = read(text, Defaults::default()).expect("it was read before");
     apart.given.iter_mut().for_each(|given| given.attributes.no_merge = true);
     for (key, data) in (0..).zip(&mut apart.data) {

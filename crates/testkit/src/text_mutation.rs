@@ -1,8 +1,8 @@
 //! Texts of units, changed a little.
 //!
-//! Random bytes never get beyond the first line of a reader. So a correct text is taken, and lines, words,
-//! numbers, names and directives of it are deleted, repeated, exchanged and replaced. Nothing here knows what
-//! a text means.
+//! Random bytes never get beyond the first line of a reader. So a correct text is taken, and lines,
+//! words, numbers, names and directives of it are deleted, repeated, exchanged and replaced.
+//! Nothing here knows what a text means.
 
 use arbitrary::{Result, Unstructured};
 
@@ -38,7 +38,7 @@ const DIRECTIVES: [&str; 28] = [
     "; keep: representative",
 ];
 
-/// What replaces a number.
+/// The replacements of a number.
 const NUMBERS: [&str; 20] = [
     "0",
     "1",
@@ -62,7 +62,7 @@ const NUMBERS: [&str; 20] = [
     "0x1_0000_0000_0000_0000",
 ];
 
-/// What replaces a word, besides words of the text.
+/// The replacements of a word, besides words of the text.
 const WORDS: [&str; 48] = [
     "function",
     "{",
@@ -246,7 +246,7 @@ fn words(lines: &mut [String], at: usize, other: usize, u: &mut Unstructured<'_>
                 false => u.choose(&names)?.to_string(),
             }
         }
-        // The number at its end, as in `v7`, or the whole of it.
+        // The number at the end of the word, as in `v7`, or the whole word.
         _ => {
             let stem = word.trim_end_matches(|c: char| c.is_ascii_digit());
             let number = word[stem.len()..].parse::<u64>();

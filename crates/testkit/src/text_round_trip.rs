@@ -1,9 +1,10 @@
 //! Functions in memory, printed and read back: what a text means is what was printed.
 //!
-//! [`check`] prints a function twice. As this project prints it, it must be read back whole: the same encoding, and
-//! the same tables, flags, source locations, debug tags and stack maps. As Cranelift prints it, it must be read back
-//! whole or be refused; only the memory flags of atomic operations are not in such a text, and nothing says so there.
-//! The comparison is written down anew, so that a printer that drops something does not drop it on both sides.
+//! [`check`] prints a function twice. As this project prints it, it must be read back whole: the
+//! same encoding, and the same tables, flags, source locations, debug tags and stack maps. As
+//! Cranelift prints it, it must be read back whole or be refused; only the memory flags of atomic
+//! operations are not in such a text, and nothing says so there. The comparison is written down
+//! anew, so that a printer that drops something does not drop it on both sides.
 
 use clif_unit::text;
 use clif_unit::unit::{Reading, Source, parse_unit};
@@ -25,13 +26,14 @@ pub enum Found {
     Invalid,
     /// No text can say what it is, and what is printed was refused.
     Unprintable,
-    /// What Cranelift prints was refused.
+    /// A text that Cranelift prints was refused.
     CraneliftsRefused,
     /// Both were read back.
     Both,
 }
 
-/// Panics if a text of `func` is read as another function, or if what this project prints is refused.
+/// Panics if a text of `func` is read as another function, or if what this project prints is
+/// refused.
 pub fn check(func: &Function) -> Found {
     if !matches!(clif_unit::contain::contain(|| verifier().verify(func)), Ok(Ok(()))) {
         return Found::Invalid;
@@ -72,9 +74,10 @@ fn read(text: &str) -> Result<Function, String> {
     unit.map(|unit| unit.names.restore(&unit.functions[0])).map_err(|error| format!("{error:#}"))
 }
 
-/// Whether a function in memory is what no text can say: a value of a dynamic type that is not declared or that is a
-/// parameter, a dynamic stack slot of a sized kind, a load of a global value that may trap or be unaligned, a constant without bytes or of more than 16, or a description with
-/// a quotation mark or a line break.
+/// Whether a function in memory is what no text can say: a value of a dynamic type that is not
+/// declared or that is a parameter, a dynamic stack slot of a sized kind, a load of a global value
+/// that may trap or be unaligned, a constant without bytes or of more than 16, or a description
+/// with a quotation mark or a line break.
 fn is_unprintable(func: &Function) -> bool {
     let is_dynamic = |value: &Value| func.dfg.value_type(*value).is_dynamic_vector();
     let is_declared = |value: &Value| {
@@ -128,7 +131,8 @@ fn is_atomic(func: &Function, inst: Inst) -> bool {
     matches!(data, InstructionData::AtomicRmw { .. } | InstructionData::AtomicCas { .. })
 }
 
-/// What stands at each instruction, operands and destinations as they are written, and which blocks are cold.
+/// The text of each instruction, operands and destinations as they are written, and which blocks
+/// are cold.
 fn code(func: &Function, atomics: Atomics) -> String {
     let mut out = String::new();
     let blocks: Vec<Block> = func.layout.blocks().collect();
@@ -233,8 +237,8 @@ mod tests {
     use std::num::NonZeroU8;
     use std::str::FromStr;
 
-    /// All opcodes and entities, and all of them once more in other forms: with aliases, other numbers, unused
-    /// entities, source locations, debug tags and keys of slots.
+    /// All opcodes and entities, and all of them once more in other forms: with aliases, other
+    /// numbers, unused entities, source locations, debug tags and keys of slots.
     #[test]
     fn every_opcode_and_entity_is_read_back() {
         let mut refused = 0;
@@ -282,8 +286,8 @@ mod tests {
         assert!(count > 50, "{count}");
     }
 
-    /// Numbers and words are read as what they were printed from: floats of all kinds, codes of traps, conventions,
-    /// library functions.
+    /// Numbers and words are read as what they were printed from: floats of all kinds, codes of
+    /// traps, conventions, library functions.
     #[test]
     fn every_number_and_word_is_read_back() {
         fn same<T: ToString + FromStr + PartialEq + std::fmt::Debug>(value: T) {

@@ -1,9 +1,10 @@
 //! Thunks in raw bytes, compared with thunks in IR as the back end compiles them.
 //!
-//! Where a raw thunk takes the address of a symbol that may be far away, it must use the relocations that the
-//! back end uses, equal in kind and addend: a thunk that loads an address from the global offset
-//! table and adds an offset to the place of the entry reads another entry. One that takes such an address from a
-//! register that has it, or one that is near to it, needs no relocation for it: there can be fewer.
+//! Where a raw thunk takes the address of a symbol that may be far away, it must use the
+//! relocations that the back end uses, equal in kind and addend: a thunk that loads an address from
+//! the global offset table and adds an offset to the place of the entry reads another entry. One
+//! that takes such an address from a register that has it, or one that is near to it, needs no
+//! relocation for it: there can be fewer.
 
 use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::control::ControlPlane;
@@ -37,8 +38,8 @@ fn sorted(mut relocations: Vec<Relocated>) -> Vec<Relocated> {
     relocations
 }
 
-/// Whether these relocations are some of the expected ones, in each way in which one of those gets the address of
-/// each symbol.
+/// Whether these relocations are some of the expected ones, in each way in which one of those gets
+/// the address of each symbol.
 fn covers(relocations: &[Relocated], expected: &[Relocated]) -> bool {
     let found = |(symbol, kind, _): &Relocated| {
         relocations.iter().any(|(of, found, _)| (of, found) == (symbol, kind))

@@ -1,5 +1,5 @@
-//! The compilers, linkers and emulators that the tests run. All of them are needed: a test that skips missing
-//! tools shows nothing.
+//! The compilers, linkers and emulators that the tests run. All of them are needed: a test that
+//! skips missing tools shows nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,8 +25,8 @@ pub fn need(program: &str) -> PathBuf {
     directory.unwrap_or_else(|| panic!("`{program}` is missing: apt-get install {package}"))
 }
 
-/// A directory for the files of some tests, in that of the system for them. No other run of the tests has the same, at the
-/// same time or later. It stays there if a test fails.
+/// A directory for the files of some tests, in that of the system for them. No other run of the
+/// tests has this directory, at the same time or later. It stays there if a test fails.
 pub struct Workshop(TempDir);
 
 impl Workshop {
@@ -48,7 +48,8 @@ impl Workshop {
         path
     }
 
-    /// Runs a program here. What it prints, or, unless it succeeds and prints no errors, those.
+    /// Runs a program here. Returns its output, or, unless it succeeds and prints no errors, its
+    /// errors.
     ///
     /// # Errors
     ///
@@ -70,7 +71,7 @@ impl Workshop {
         self.try_run(program, arguments).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same as [`try_run`](Self::try_run) for a program that a toolchain made.
+    /// Like [`try_run`](Self::try_run), for a program that a toolchain made.
     ///
     /// # Errors
     ///
@@ -86,8 +87,9 @@ impl Workshop {
         self.try_run(command[0], &command[1..])
     }
 
-    /// Links objects with `main`, the object of a program, or with a shared library of which that has definitions of
-    /// its own, and runs the program. `name` is that of the program, and `flags` are for every link.
+    /// Links objects with `main`, the object of a program, or with a shared library of which that
+    /// has definitions of its own, and runs the program. `name` is that of the program, and `flags`
+    /// are for every link.
     ///
     /// # Errors
     ///
@@ -126,13 +128,13 @@ pub enum Kind {
     Shared,
 }
 
-/// What makes and runs programs for a target.
+/// The tools that make and run programs for a target.
 #[derive(Clone, Copy, Debug)]
 pub struct Toolchain {
     pub triple: &'static str,
     /// The compiler, which links, too.
     pub gcc: &'static str,
-    /// What a program is run by.
+    /// The command that runs a program.
     run: &'static [&'static str],
 }
 

@@ -1,7 +1,8 @@
 //! Units of functions with attributes and options, and a caller's side for them.
 //!
-//! [`Unit::random`] configures the generator for laws that hold for every unit: many small functions of the signature
-//! `(i64, i64) -> i64 tail`, named `u0:0`, `u0:1`, …, which differ only in constants, references and facts.
+//! [`Unit::random`] configures the generator for laws that hold for every unit: many small
+//! functions of the signature `(i64, i64) -> i64 tail`, named `u0:0`, `u0:1`, …, which differ only
+//! in constants, references and facts.
 
 use crate::generate::conventions::FUNCTIONS;
 use crate::generate::function::Profile;
@@ -31,7 +32,7 @@ pub struct Unit {
     pub functions: Vec<Member>,
     /// Data objects, which are added after the functions.
     pub data: Vec<DataMember>,
-    /// What the unit is planned with.
+    /// The options of the plan.
     pub options: Options<'static>,
 }
 
@@ -62,7 +63,7 @@ pub fn uniform(target: Target) -> Target {
     Target { size_model: Some(SizeModel::UNIFORM), ..target }
 }
 
-/// What is done with similar functions: nothing, every second time.
+/// The policy for similar functions: off, every second time.
 pub fn similar(u: &mut Unstructured<'_>) -> Result<Similar> {
     Ok(Similar {
         policy: *u.choose(&[Policy::Off, Policy::Off, Policy::Balanced, Policy::Size])?,
@@ -99,7 +100,8 @@ impl Member {
         Attributes { externally_called, ..self.attributes }
     }
 
-    /// Whether it has a pointer into a function of a unit, which means nothing where that function is eliminated.
+    /// Whether it has a pointer into a function of a unit, which means nothing where that function
+    /// is eliminated.
     pub fn points_inside(&self) -> bool {
         let names = self.body.params.user_named_funcs();
         self.body.global_values.values().any(|data| match data {
@@ -117,7 +119,8 @@ impl Member {
 }
 
 impl Unit {
-    /// A unit of [small](Profile::small) functions, with random attributes and options, and no data objects.
+    /// A unit of [small](Profile::small) functions, with random attributes and options, and no data
+    /// objects.
     pub fn random(u: &mut Unstructured<'_>) -> Result<Unit> {
         let mut options = Options {
             compare: Compare { every_function: true, ..Compare::default() },
@@ -149,8 +152,8 @@ impl Unit {
         self
     }
 
-    /// The unit in which every function may be eliminated unless a call to it can be patched, without thunks,
-    /// aliases and limits: a function is redirected or kept.
+    /// The unit in which every function may be eliminated unless a call to it can be patched,
+    /// without thunks, aliases and limits: a function is redirected or kept.
     pub fn redirect_only(mut self) -> Unit {
         for member in &mut self.functions {
             member.attributes = free();
@@ -172,9 +175,10 @@ impl Unit {
         unit
     }
 
-    /// Appends near misses: for every function that calls one of the unit, a duplicate under a symbol of `namespace`,
-    /// which calls another one of the same signature instead, if there is one. Returns, for each of them, the
-    /// function that it is a duplicate of, the one that it calls, and its own symbol.
+    /// Appends near misses: for every function that calls one of the unit, a duplicate under a
+    /// symbol of `namespace`, which calls another one of the same signature instead, if there is
+    /// one. Returns, for each of them, the function that it is a duplicate of, the one that it
+    /// calls, and its own symbol.
     pub fn push_with_other_callees(&mut self, namespace: u32) -> Vec<[UserExternalName; 3]> {
         let mut pushed = Vec::new();
         for index in 0..self.functions.len() {
@@ -191,8 +195,8 @@ impl Unit {
         pushed
     }
 
-    /// Appends a caller of every function, under a symbol of `namespace`: it passes its parameters and returns the results. Returns
-    /// the symbol of each function and that of its caller.
+    /// Appends a caller of every function, under a symbol of `namespace`: it passes its parameters
+    /// and returns the results. Returns the symbol of each function and that of its caller.
     pub fn push_callers(&mut self, namespace: u32) -> Vec<[UserExternalName; 2]> {
         let call_thunks = CallThunks { tail_calls: true, colocated: true };
         let caller = |(index, callee): (u32, &Member)| {
@@ -208,7 +212,8 @@ impl Unit {
         symbols
     }
 
-    /// A name by which a function calls one of the unit, and the symbol of another one that it could call instead.
+    /// A name by which a function calls one of the unit, and the symbol of another one that it
+    /// could call instead.
     fn other_callee(&self, func: &Function) -> Option<(UserExternalNameRef, UserExternalName)> {
         func.dfg.ext_funcs.values().find_map(|callee| {
             let ExternalName::User(name) = callee.name else {
@@ -243,7 +248,7 @@ impl Unit {
         Parts::from(self).plan_increment(cache)
     }
 
-    /// What the checker says of a plan for the unit.
+    /// The answer of the checker about a plan for the unit.
     ///
     /// # Errors
     ///
@@ -252,7 +257,7 @@ impl Unit {
         Parts::from(self).prove(plan)
     }
 
-    /// The same of a plan that was made after earlier units.
+    /// Proves a plan that was made after earlier units.
     ///
     /// # Errors
     ///
@@ -274,8 +279,8 @@ impl<'a> Held<'a> {
         Held { bodies, fresh: 0 }
     }
 
-    /// The same after the earlier units of `cache`, which used at most as many symbols for new functions as
-    /// it knows symbols in all.
+    /// These bodies after the earlier units of `cache`. Those units used no more symbols for new
+    /// functions than the cache knows symbols in all.
     pub fn after(self, cache: &MergeCache) -> Self {
         Held { fresh: cache.remembered() as u32, ..self }
     }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-/// The `.clif` files of the directory that `CLIF_MERGE_UNITS` names, or, if it is unset, the sample of
-/// the repository.
+/// The `.clif` files of the directory that `CLIF_MERGE_UNITS` names, or, if it is unset, the sample
+/// of the repository.
 pub fn units() -> Vec<PathBuf> {
     match std::env::var_os("CLIF_MERGE_UNITS") {
         Some(directory) => {

@@ -1,6 +1,8 @@
-//! Units that are cut into several and planned apart do what they did as one, whatever their sharing maps say.
+//! Units that are cut into several and planned apart do what they did as one, whatever their
+//! sharing maps say.
 //!
-//! `CLIF_MERGE_RUNS` is how many units each test runs, and how many damaged files the tests of these read.
+//! `CLIF_MERGE_RUNS` is how many units each test runs, and how many damaged files the tests of
+//! these read.
 
 #[path = "across/hostile.rs"]
 mod hostile;
@@ -30,7 +32,7 @@ fn runs(usual: u64) -> u64 {
     runs.map_or(usual, |runs| runs.parse().expect("a number"))
 }
 
-/// What all units of a test did.
+/// The counts of all units of a test.
 #[derive(Debug, Default)]
 struct Counts {
     units: usize,
@@ -52,7 +54,8 @@ impl Counts {
     }
 }
 
-/// Cuts generated units, makes the maps of the pieces, and compares what they do together with what they did as one.
+/// Cuts generated units, makes the maps of the pieces, and compares what they do together with what
+/// they did as one.
 fn check(
     seeds: std::ops::Range<u64>,
     maps: impl Fn(&[Unit], &mut Rng) -> Vec<Option<Vec<u8>>>,
@@ -95,7 +98,8 @@ fn units_without_a_map_do_what_they_did_as_one() {
     assert!(tally.returned > 1000 && tally.trapped > 100, "{tally}");
 }
 
-/// A body that gets extra arguments must get those of the function whose code it runs, in every unit.
+/// A body that gets extra arguments must get those of the function whose code it runs, in every
+/// unit.
 #[test]
 fn units_with_a_map_do_what_they_did_as_one() {
     let (counts, tally) = check(1000..1000 + runs(150), |units, rng| {
@@ -128,8 +132,8 @@ fn maps_that_say_anything_change_nothing() {
     assert!(counts.ignored > 10 && tally.returned > 1000, "{counts:?} {tally}");
 }
 
-/// Extra arguments that shared code passes to the body of a thunk by itself would be taken for the caller's, if the caller passes
-/// more arguments than the function has.
+/// Extra arguments that shared code passes to the body of a thunk by itself would be taken for the
+/// caller's, if the caller passes more arguments than the function has.
 #[test]
 fn a_call_with_more_arguments_than_the_function_has_does_what_it_did() {
     let function = |symbol: u32, header: &str, first: &str| {
@@ -163,7 +167,8 @@ fn a_call_with_more_arguments_than_the_function_has_does_what_it_did() {
     }
 }
 
-/// The map of each unit of a program, whose symbols have a prefix, for a target: its bytes, if the unit has one.
+/// The map of each unit of a program, whose symbols have a prefix, for a target: its bytes, if the
+/// unit has one.
 type Maps<'a> = dyn Fn(&incremental::Program, &str, &str, &mut Rng) -> Vec<Option<Vec<u8>>> + 'a;
 
 /// One map for all units, made from the units as they are.
@@ -235,8 +240,8 @@ fn linkers() -> [Vec<String>; 2] {
     [vec!["-fuse-ld=bfd".to_owned()], vec!["-fuse-ld=lld".to_owned(), directory]]
 }
 
-/// Programs whose flushes are units, linked by real linkers, as programs and as libraries of which the program
-/// interposes some functions: the same as plain objects do.
+/// Programs whose flushes are units, linked by real linkers, as programs and as libraries of which
+/// the program interposes some functions: they behave as plain objects do.
 fn check_linked(tools: Toolchain, seeds: std::ops::Range<u64>, maps: &Maps<'_>) -> usize {
     let mut programs: Vec<incremental::Program> = Vec::new();
     let mut rng = Rng::new(seeds.start);
@@ -266,7 +271,8 @@ fn check_linked(tools: Toolchain, seeds: std::ops::Range<u64>, maps: &Maps<'_>) 
     all
 }
 
-/// A copy of a body that another object has must do the same there, also where symbols are interposed.
+/// A copy of a body that another object has must behave equally there, also where symbols are
+/// interposed.
 #[test]
 fn linked_units_without_a_map_do_what_plain_objects_do() {
     for (tools, usual) in [(Toolchain::x86_64(), 80), (Toolchain::aarch64(), 40)] {
@@ -300,8 +306,8 @@ fn linked_units_with_maps_that_say_anything_do_what_plain_objects_do() {
     }
 }
 
-/// Maps for a program: right ones, those that were right before some functions changed, ones that say anything, or one for each
-/// unit, or none.
+/// Maps for a program: right ones, those that were right before some functions changed, ones that
+/// say anything, or one for each unit, or none.
 fn any_maps(
     program: &incremental::Program,
     prefix: &str,
@@ -325,9 +331,9 @@ fn any_maps(
     }
 }
 
-/// A function that shares a body passes its callee, which may share the body as well, or equal a function that does: it must keep
-/// code whatever the order in which that is decided. `CLIF_MERGE_SECONDS` is for how long programs are drawn, in place of a number
-/// of them.
+/// A function that shares a body passes its callee, which may share the body as well, or equal a
+/// function that does: it must keep code whatever the order in which that is decided.
+/// `CLIF_MERGE_SECONDS` is for how long programs are drawn, in place of a number of them.
 #[test]
 fn linked_units_of_functions_that_call_each_other_do_what_plain_objects_do() {
     /// How many are linked together.

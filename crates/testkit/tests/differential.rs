@@ -1,8 +1,8 @@
 //! Merged and unmerged units run with the same inputs, and must behave the same.
 //!
-//! The host (`crates/testkit/src/host`) runs them; `testkit::differential` compares. A host that cannot
-//! distinguish two outcomes proves nothing, so it is tested first: it must observe every kind of outcome, and must
-//! notice every planted difference.
+//! The host (`crates/testkit/src/host`) runs them; `testkit::differential` compares. A host that
+//! cannot distinguish two outcomes proves nothing, so it is tested first: it must observe every
+//! kind of outcome, and must notice every planted difference.
 
 #[path = "differential/commands.rs"]
 mod commands;

@@ -1,10 +1,11 @@
-//! The tests of the tests: a copy of the workspace whose library can have faults, in which the tests of
-//! `faults/tests/` run.
+//! The tests of the tests: a copy of the workspace whose library can have faults, in which the
+//! tests of `faults/tests/` run.
 //!
-//! `cargo test --workspace --test faults -- --ignored` runs them all. `CLIF_MERGE_FAULTS` has arguments for them
-//! instead: `CLIF_MERGE_FAULTS="--ignored --nocapture"` prints which oracle notices which fault, whether it must or
-//! not. The copy is in the target directory, and is compiled with the dependencies of the workspace: a package of it
-//! alone may ask for other features of them, and then they are compiled once more.
+//! `cargo test --workspace --test faults -- --ignored` runs them all. `CLIF_MERGE_FAULTS` has
+//! arguments for them instead: `CLIF_MERGE_FAULTS="--ignored --nocapture"` prints which oracle
+//! notices which fault, whether it must or not. The copy is in the target directory, and is
+//! compiled with the dependencies of the workspace: a package of it alone may ask for other
+//! features of them, and then they are compiled once more.
 
 #[path = "faults/bisect.rs"]
 mod bisect;
@@ -17,7 +18,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use testkit::hooks;
 
-/// What of the repository is not copied: build output, histories, and packages with workspaces of their own.
+/// The parts of the repository that are not copied: build output, histories, and packages with
+/// workspaces of their own.
 const LEFT_OUT: [&str; 8] = [
     "target",
     ".git",
@@ -30,7 +32,7 @@ const LEFT_OUT: [&str; 8] = [
     "crates/testkit/faults",
 ];
 
-/// What the copy has in addition.
+/// The additions of the copy.
 const ADDED: [&str; 3] = ["target", "src/fault_injection", "crates/testkit/tests"];
 
 fn instrument(copy: &Path, hooks: &[Hook]) {
@@ -38,7 +40,8 @@ fn instrument(copy: &Path, hooks: &[Hook]) {
     inject::instrument((&root, &LEFT_OUT), (copy, &ADDED), hooks).expect("the hooks fit");
 }
 
-/// Without compiling anything: a line that moved, and a new crate, are noticed by the tests that everybody runs.
+/// Without compiling anything: a line that moved, and a new crate, are noticed by the tests that
+/// everybody runs.
 #[test]
 fn every_hook_fits_the_sources() {
     let workspace = target_directory().join("hooks");
@@ -87,7 +90,7 @@ fn build_in_copy(arguments: &[&str]) {
 /// Cargo, as if it did not run this test.
 fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What it says of this test is not true of what it builds.
+    // The environment of this test does not hold for the package that it builds.
     for (name, _) in std::env::vars_os() {
         if name
             .to_str()

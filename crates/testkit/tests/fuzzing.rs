@@ -1,16 +1,17 @@
 //! Every fuzz target for a moment, on input that is the same each time.
 //!
-//! The bodies of the targets of `fuzz/` are functions of the library, which are called here, too. The
-//! target `text` fuzzes the program and has its test there; `differential` is a test of its own.
+//! The bodies of the targets of `fuzz/` are functions of the library, which are called here, too.
+//! The target `text` fuzzes the program and has its test there; `differential` is a test of its
+//! own.
 //!
-//! `ARBTEST_BUDGET_MS=60000` searches for longer, with other input each time; `ARBTEST_SEED` repeats what that
-//! found.
+//! `ARBTEST_BUDGET_MS=60000` searches for longer, with other input each time; `ARBTEST_SEED`
+//! repeats what that found.
 
 use arbitrary::{Result, Unstructured};
 use testkit::support::Rng;
 use testkit::{across, module, targets};
 
-/// Runs a target on so many inputs.
+/// Runs a target on `inputs` inputs.
 fn run(inputs: u64, mut target: impl FnMut(&mut Unstructured<'_>) -> Result<()>) {
     if std::env::var_os("ARBTEST_BUDGET_MS").is_some() || std::env::var_os("ARBTEST_SEED").is_some()
     {

@@ -1,8 +1,8 @@
 //! Random programs that are defined over several flushes do the same merged and unmerged.
 //!
-//! Before this test existed, two faults were unnoticed: a function of a later flush was merged into one of an
-//! earlier flush whose callee has facts that only hold there, and a later flush passed the address of a function
-//! that had been eliminated.
+//! Before this test existed, two faults were unnoticed: a function of a later flush was merged into
+//! one of an earlier flush whose callee has facts that only hold there, and a later flush passed
+//! the address of a function that had been eliminated.
 //!
 //! | variable | says |
 //! |---|---|
@@ -39,8 +39,8 @@ fn variable(name: &str) -> Option<u64> {
 /// The result of a path for some programs: the differences, by number of the program.
 type Path<'a> = dyn FnMut(&[&Program], &mut Statistics) -> Vec<(usize, Finding)> + 'a;
 
-/// Runs programs of consecutive seeds, a number of them or for a time, some at once, and fails with the first one
-/// that is merged wrongly, reduced.
+/// Runs programs of consecutive seeds, a number of them or for a time, some at once, and fails with
+/// the first one that is merged wrongly, reduced.
 fn run(seeds: Range<u64>, at_once: u64, tries: usize, path: &mut Path<'_>) -> Statistics {
     let start = Instant::now();
     let time = variable("CLIF_MERGE_SECONDS").map(Duration::from_secs);
@@ -106,8 +106,8 @@ fn here(seeds: Range<u64>, check: Check) -> Statistics {
     })
 }
 
-/// What programs must consist of, and their required outcomes, by every path: without one of these the generator
-/// misses what it is for.
+/// The required contents of programs, and their required outcomes, by every path: without one of
+/// these the generator misses what it is for.
 const OCCURS: [&str; 34] = [
     "functions with two alias regions",
     "functions for tail calls",
@@ -145,7 +145,8 @@ const OCCURS: [&str; 34] = [
     "references to functions of earlier flushes",
 ];
 
-/// The facts of a function hold wherever it is called, so that a finding is not an error of the front end.
+/// The facts of a function hold wherever it is called, so that a finding is not an error of the
+/// front end.
 #[test]
 fn facts_are_true() {
     finish(&here(0..150, check_facts), &["functions with two alias regions"]);
@@ -192,8 +193,8 @@ fn object() {
     finish(&statistics, &[&OCCURS[..], &["aliases"]].concat());
 }
 
-/// A program in which a function was passed by a symbol that can be interposed, because the function that needs its local
-/// name came later.
+/// A program in which a function was passed by a symbol that can be interposed, because the
+/// function that needs its local name came later.
 #[test]
 fn object_with_names_that_are_given_late() {
     let linker = Linker::new(Toolchain::x86_64(), "late-names");

@@ -1,23 +1,27 @@
-//! What a summary says of a function: its shape, and its cells. Plain data.
+//! The summary of a function: its shape, and its cells. Plain data.
 
 use crate::linkage::Linkage;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What combining must know of the functions of a unit.
+/// The record of the functions of a unit that combining needs.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnitSummary {
     /// The name of the unit, unique in the program.
     pub unit: String,
     /// A digest of target, settings and versions: summaries that differ in it are not combined.
     pub settings: [u8; 32],
-    /// What cells refer to.
+    /// The referents of cells.
     pub symbols: Vec<Identity>,
     /// The functions that may share bodies.
     pub functions: Vec<FunctionSummary>,
 }
 
-/// What a symbol means, the same in all units.
+/// The meaning of a symbol, one in all units.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Identity {
     /// The function or data object that linkers know by this name.
@@ -27,6 +31,8 @@ pub enum Identity {
 }
 
 /// A function that may share a body.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSummary {
     /// A digest of its shape. A collision costs bytes.
@@ -39,11 +45,13 @@ pub struct FunctionSummary {
     pub hot: bool,
     /// The predicted bytes of its native code on x86-64 and on aarch64.
     pub bytes: [u32; 2],
-    /// What it has at each place where functions of its shape may differ, in the order of the walk.
+    /// Its value at each place where functions of its shape may differ, in the order of the walk.
     pub cells: Vec<Cell>,
 }
 
-/// What a function has at a place. Symbols are numbers of [`UnitSummary::symbols`].
+/// The value of a function at a place. Symbols are numbers of [`UnitSummary::symbols`].
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cell {
     /// A call of the function itself.

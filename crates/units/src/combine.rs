@@ -1,15 +1,17 @@
-//! Combining summaries: shape by shape, the functions of all units are decided about, and the map is written.
+//! Combining summaries: shape by shape, the functions of all units are decided about, and the map
+//! is written.
 //!
-//! The indexes of all inputs are gone through in step, in ascending order of shapes. Functions whose shape no other function
-//! has are never read. Functions of a shape are in an order that depends only on the set of all functions, and nothing that is
-//! shown of them depends on the files in which they are. So it makes no difference to the map how summaries were
-//! merged before, nor in which order they are combined.
+//! The indexes of all inputs are gone through in step, in ascending order of shapes. Functions
+//! whose shape no other function has are never read. Functions of a shape are in an order that
+//! depends only on the set of all functions, and nothing that is shown of them depends on the files
+//! in which they are. So it makes no difference to the map how summaries were merged before, nor in
+//! which order they are combined.
 //!
-//! Takes O(n log k) for n functions, cells and bytes of names in k inputs, and what deciding takes. Memory: eight bytes
-//! for each symbol of the inputs, 32 for each record of a map that is written, a block of the index of each input, and
-//! the functions of one shape.
+//! Takes O(n log k) for n functions, cells and bytes of names in k inputs, and what deciding takes.
+//! Memory: eight bytes for each symbol of the inputs, 32 for each record of a map that is written,
+//! a block of the index of each input, and the functions of one shape.
 //!
-//! What this module does *not* do: decide.
+//! This module does *not* decide.
 
 use crate::cell::Cell;
 use crate::format::{FormatError, Sink};
@@ -23,6 +25,8 @@ use alloc::vec::Vec;
 use xxhash_rust::xxh3::Xxh3;
 
 /// All functions of a shape, two or more.
+///
+/// See the [example](crate#example).
 pub struct Group<'a> {
     /// The shape.
     pub shape: [u8; 16],
@@ -34,6 +38,8 @@ pub struct Group<'a> {
 }
 
 /// A function of a group.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug)]
 pub struct GroupRow {
     /// The number of its unit, in the order of the names of all units.
@@ -44,13 +50,15 @@ pub struct GroupRow {
     pub hot: bool,
     /// The predicted bytes of its native code on x86-64 and on aarch64.
     pub bytes: [u32; 2],
-    /// What it has at each place.
+    /// Its value at each place.
     pub cells: Vec<GroupCell>,
     input: u32,
     name: u32,
 }
 
-/// What a function of a group has at a place.
+/// The value of a function of a group at a place.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupCell {
     /// Equal for equal cells, whatever their units.
@@ -60,7 +68,8 @@ pub struct GroupCell {
 }
 
 impl Group<'_> {
-    /// The symbol of a function of the group, for reports. Reads a block of the file in which it is.
+    /// The symbol of a function of the group, for reports. Reads a block of the file in which it
+    /// is.
     pub fn symbol(&self, row: &GroupRow) -> Result<String, FormatError> {
         self.inputs[row.input as usize].name(row.name)
     }
@@ -70,7 +79,8 @@ impl Group<'_> {
         self.units[row.unit as usize].0
     }
 
-    /// The same group with some of its functions only, by their numbers: what would be decided about these alone.
+    /// The same group with some of its functions only, by their numbers: what would be decided
+    /// about these alone.
     ///
     /// Panics if there are fewer functions.
     pub fn only(&self, rows: &[u32]) -> Group<'_> {
@@ -80,6 +90,8 @@ impl Group<'_> {
 }
 
 /// Functions of a group that are to share a body.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetDecision {
     /// The columns of each parameter, ascending.
@@ -92,8 +104,10 @@ pub struct SetDecision {
     pub saved: i64,
 }
 
-/// A hash of what functions have at the places that are of no parameter: XXH3-64 of the number of each such column, and
-/// the hash of what is there, for all columns in order.
+/// A hash of what functions have at the places that are of no parameter: XXH3-64 of the number of
+/// each such column, and the hash of what is there, for all columns in order.
+///
+/// See the [example](crate#example).
 pub fn fixed_hash(hashes: impl ExactSizeIterator<Item = u64>, parameters: &[Vec<u32>]) -> u64 {
     let mut is_fixed = alloc::vec![true; hashes.len()];
     for &column in parameters.iter().flatten() {
@@ -112,20 +126,26 @@ pub fn fixed_hash(hashes: impl ExactSizeIterator<Item = u64>, parameters: &[Vec<
 }
 
 /// Where a part is written: the name of the unit, and the next bytes of its part.
+///
+/// See the [example](crate#example).
 pub type PartSink<'a> = dyn FnMut(&str, &[u8]) -> Result<(), FormatError> + 'a;
 
-/// What combining writes.
+/// The files that combining writes.
+///
+/// See the [example](crate#example).
 #[derive(Default)]
 pub struct Outputs<'s, 'f> {
     /// The map for all units.
     pub map: Option<&'s mut Sink<'f>>,
-    /// A map for each unit, with only the shapes of which a function of this unit is in a set. All sets of these shapes
-    /// are in it, without members and saved bytes: it changes only if what the unit makes can change. Pieces for
-    /// different units alternate.
+    /// A map for each unit, with only the shapes of which a function of this unit is in a set. All
+    /// sets of these shapes are in it, without members and saved bytes: it changes only if what the
+    /// unit makes can change. Pieces for different units alternate.
     pub parts: Option<&'s mut PartSink<'f>>,
 }
 
-/// What was combined.
+/// The counts of combined summaries.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Combined {
     /// The number of units.
@@ -148,8 +168,11 @@ pub struct Combined {
 
 /// Combines summaries: has the functions of each shape decided about, and writes the sets.
 ///
-/// Fails if an input is damaged, units have the same name, or settings differ; what was written before that is to be dropped.
-/// Panics if a decision is not well-formed: columns of a parameter ascend, rows are numbers of rows.
+/// Fails if an input is damaged, units have the same name, or settings differ; the output written
+/// before that is to be dropped. Panics if a decision is not well-formed: columns of a parameter
+/// ascend, rows are numbers of rows.
+///
+/// See the [example](crate#example).
 pub fn combine(
     inputs: &[Summaries<'_>],
     decide: &mut dyn FnMut(&Group<'_>) -> Vec<SetDecision>,

@@ -1,7 +1,8 @@
-//! What the files of summaries and of sharing maps have in common: numbers, blocks with checksums, reading at an offset.
+//! The common part of the files of summaries and of sharing maps: numbers, blocks with checksums,
+//! reading at an offset.
 //!
-//! Numbers are little-endian where their width is fixed, else LEB128 varints; signed ones are zigzag-coded first.
-//! Tables are sequences of *blocks*, each of which is read and verified alone:
+//! Numbers are little-endian where their width is fixed, else LEB128 varints; signed ones are
+//! zigzag-coded first. Tables are sequences of *blocks*, each of which is read and verified alone:
 //!
 //! | bytes | what |
 //! |---|---|
@@ -12,8 +13,9 @@
 //!
 //! A block ends with the first entry that takes its payload to [`BLOCK`] bytes or more.
 //!
-//! Whatever is read may be damaged or made up. Nothing here panics because of it, and no more is allocated than a
-//! constant times the bytes that are there. Checksums find damage; they do *not* stop someone who wants to deceive.
+//! Whatever is read may be damaged or made up. Nothing here panics because of it, and no more is
+//! allocated than a constant times the bytes that are there. Checksums find damage; they do *not*
+//! stop someone who wants to deceive.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -22,9 +24,11 @@ use core::fmt;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Why a file cannot be read.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormatError {
-    /// It is something else. This is what was expected.
+    /// It is something else. This kind of file was expected.
     Magic(&'static str),
     /// It is of another version of the format.
     Version {
@@ -65,9 +69,13 @@ impl From<std::io::Error> for FormatError {
 }
 
 /// Where a file is written, piece by piece.
+///
+/// See the [example](crate#example).
 pub type Sink<'a> = dyn FnMut(&[u8]) -> Result<(), FormatError> + 'a;
 
 /// Something that can be read at any offset: bytes in memory, a file.
+///
+/// See the [example](crate#example).
 pub trait ReadAt: Send + Sync {
     /// How many bytes there are.
     fn len(&self) -> u64;
@@ -125,6 +133,8 @@ impl<T: ReadAt + ?Sized> ReadAt for Box<T> {
 }
 
 /// A file, which must not change while it is read.
+///
+/// See the [example](crate#example).
 #[cfg(feature = "std")]
 #[derive(Debug)]
 pub struct FileAt {
@@ -183,7 +193,7 @@ pub(super) fn read(
     Ok(bytes)
 }
 
-/// The same, into a buffer that is used again.
+/// Reads a part of a file into a buffer that is used again.
 pub(super) fn read_into(
     source: &dyn ReadAt,
     offset: u64,
@@ -214,7 +224,8 @@ pub(super) fn put_zigzag(out: &mut Vec<u8>, number: i64) {
     put_varint(out, ((number << 1) ^ (number >> 63)) as u64);
 }
 
-/// Reads numbers from bytes. What is not there or not well-formed is an error that names the part of the file.
+/// Reads numbers from bytes. A missing or ill-formed number is an error that names the part of the
+/// file.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes<'a> {
     rest: &'a [u8],
@@ -293,10 +304,11 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// The first bytes of both kinds of files: 8 bytes that say what it is, 4 of the version, 32 of the settings.
+/// The first bytes of both kinds of files: 8 bytes that say what it is, 4 of the version, 32 of the
+/// settings.
 pub(super) const HEADER: usize = 44;
 
-/// What a file is.
+/// The kind of a file.
 pub(super) struct Kind {
     pub magic: [u8; 8],
     pub version: u32,
@@ -308,8 +320,8 @@ impl Kind {
         [self.magic.as_slice(), &self.version.to_le_bytes(), settings].concat()
     }
 
-    /// Reads the header and the last `N` bytes, which end with a checksum of both. Returns the settings and the others
-    /// of the last bytes.
+    /// Reads the header and the last `N` bytes, which end with a checksum of both. Returns the
+    /// settings and the others of the last bytes.
     pub fn read<const N: usize>(
         &self,
         source: &dyn ReadAt,
@@ -382,7 +394,8 @@ impl BlockWriter {
         self.entries == 0
     }
 
-    /// After each entry, which the caller appended to the payload: the finished block, if it is full.
+    /// After each entry, which the caller appended to the payload: the finished block, if it is
+    /// full.
     pub fn entry(&mut self) -> Option<Vec<u8>> {
         self.entries += 1;
         if self.payload.len() < BLOCK { None } else { self.finish() }
@@ -416,7 +429,7 @@ pub(super) struct Section {
 /// Reads the blocks of a table, one after the other. Holds one of them.
 pub(super) struct Blocks<'a> {
     source: &'a dyn ReadAt,
-    /// What is still to be read.
+    /// The rest, still to be read.
     rest: Section,
     payload: Vec<u8>,
     /// How much of the payload was read.
@@ -457,8 +470,8 @@ impl<'a> Blocks<'a> {
         Ok(true)
     }
 
-    /// The next entry, which a function parses that gets to know whether it is the first one of its block. `None` at the
-    /// end.
+    /// The next entry, which a function parses that gets to know whether it is the first one of its
+    /// block. `None` at the end.
     pub fn entry<T>(
         &mut self,
         parse: impl FnOnce(&mut Bytes<'_>, bool) -> Result<T, FormatError>,

@@ -1,6 +1,8 @@
 //! Who can see a function. It decides nothing.
 
 /// The visibility of a function's symbol, with the meaning of `cranelift_module::Linkage`.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Linkage {
     /// Visible outside the linked image.

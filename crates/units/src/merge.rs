@@ -1,10 +1,12 @@
 //! Merging sorted tables of several files, and files of summaries as a whole.
 //!
-//! The tables of all inputs are gone through in step, with a heap: merging n entries of k inputs takes O(n log k), and
-//! holds one block of each input. Merging files of summaries takes beyond that four bytes for each symbol and unit of the inputs, the
-//! index of the result, and the rows of one shape.
+//! The tables of all inputs are gone through in step, with a heap: merging n entries of k inputs
+//! takes O(n log k), and holds one block of each input. Merging files of summaries takes beyond
+//! that four bytes for each symbol and unit of the inputs, the index of the result, and the rows of
+//! one shape.
 //!
-//! Rows of different inputs are of different units, and rows are ordered by unit first. So merging never compares functions.
+//! Rows of different inputs are of different units, and rows are ordered by unit first. So merging
+//! never compares functions.
 
 use crate::format::{FormatError, Sink};
 use crate::summaries::{Cursor, Summaries};
@@ -17,18 +19,21 @@ use core::cmp::Ordering;
 use core::fmt;
 
 /// Why summaries cannot be combined.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CombineError {
     /// An input is damaged.
     Input {
         /// Its number, from 0 on.
         input: usize,
-        /// What is wrong.
+        /// The error.
         error: FormatError,
     },
     /// Two inputs, or one of them twice, have a unit of this name.
     DuplicateUnit(String),
-    /// An input is for another target, or made with other settings or another version, than the first one.
+    /// An input is for another target, or made with other settings or another version, than the
+    /// first one.
     Settings {
         /// Its number, from 0 on.
         input: usize,
@@ -191,7 +196,10 @@ fn merge_symbols<C: Cursor<Item = u32>>(
 ///
 /// Takes O(n log k) for n functions, cells and bytes of names in k inputs. Memory: see the module.
 ///
-/// Fails if an input is damaged, units have the same name, or settings differ. What was written before that is to be dropped.
+/// Fails if an input is damaged, units have the same name, or settings differ. The output that was
+/// written before the failure is to be dropped.
+///
+/// See the [example](crate#example).
 pub fn merge_summaries(inputs: &[Summaries<'_>], out: &mut Sink<'_>) -> Result<(), CombineError> {
     let Units { settings, units, numbers: unit_numbers } = number_units(inputs)?;
     let output = CombineError::Output;

@@ -7,12 +7,14 @@
 //! | 32 each | index: shape (16), where its record begins after the header (8), length of the record (4), the lower half of XXH3-64 of these (4). Ascending by shape |
 //! | 24 | the bytes of all records (8), the number of shapes (8), XXH3-64 of the header and these (8) |
 //!
-//! A record is XXH3-64 (8) of the shape and the rest of it, then the number of sets, then for each: its fixed hash (8), number of
-//! members, saved bytes (signed), number of parameters, and for each parameter the number of its columns, the
-//! first one, and for each other the columns between the one before and it. Numbers are varints unless their width is given.
+//! A record is XXH3-64 (8) of the shape and the rest of it, then the number of sets, then for each:
+//! its fixed hash (8), number of members, saved bytes (signed), number of parameters, and for each
+//! parameter the number of its columns, the first one, and for each other the columns between the
+//! one before and it. Numbers are varints unless their width is given.
 //!
-//! Opening a map reads its two ends. Looking a shape up takes O(log n) reads at n shapes, and verifies all that is
-//! read; nothing is kept. Damage elsewhere is not found. This module does *not* know what a map decides.
+//! Opening a map reads its two ends. Looking a shape up takes O(log n) reads at n shapes, and
+//! verifies all that is read; nothing is kept. Damage elsewhere is not found. This module does
+//! *not* know what a map decides.
 
 use crate::format::{
     Bytes, FormatError, HEADER, Kind, ReadAt, Sink, checksum, put_varint, put_zigzag, read,
@@ -30,10 +32,13 @@ const ENTRY: usize = 32;
 /// The bytes after the index.
 const END: usize = 24;
 
-/// From so many entries on, all are read at once.
+/// The number of entries from which on all are read at once.
 const AT_ONCE: u64 = 64;
 
-/// Functions of one shape that share a body: those that agree in all columns that are in no parameter.
+/// Functions of one shape that share a body: those that agree in all columns that are in no
+/// parameter.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedSet {
     /// The columns of each parameter, ascending. A member has the same in all of them.
@@ -49,6 +54,8 @@ pub struct SharedSet {
 /// An open sharing map.
 ///
 /// Damage that is found when it is opened, or when a shape is looked up, is an error.
+///
+/// See the [example](crate#example).
 pub struct SharingMap<'a> {
     source: Box<dyn ReadAt + 'a>,
     settings: [u8; 32],
@@ -101,7 +108,8 @@ impl<'a> SharingMap<'a> {
         self.shapes == 0
     }
 
-    /// The sets of a shape, in the order in which they were decided; none if the map does not have it. O(log n) reads.
+    /// The sets of a shape, in the order in which they were decided; none if the map does not have
+    /// it. O(log n) reads.
     pub fn sets(&self, shape: &[u8; 16]) -> Result<Vec<SharedSet>, FormatError> {
         let (mut from, mut to) = (0, self.shapes);
         while to - from > AT_ONCE {
@@ -123,7 +131,7 @@ impl<'a> SharingMap<'a> {
         Ok((entry.shape, self.record(entry)?))
     }
 
-    /// Entries of the index: as many as are asked for.
+    /// Entries of the index: `count` of them.
     fn entries(&self, from: u64, count: u64) -> Result<Vec<Entry>, FormatError> {
         let part = "the index of the map";
         let at = HEADER as u64 + self.records + from * ENTRY as u64;

@@ -1,7 +1,8 @@
 //! Reading files of [summaries](super::summary).
 //!
-//! Opening a file reads its two ends and its units. Everything else is read block by block or shape by shape, and
-//! verified as it is. This module does not decide anything, and does *not* keep the functions of a file in memory.
+//! Opening a file reads its two ends and its units. Everything else is read block by block or shape
+//! by shape, and verified as it is. This module does not decide anything, and does *not* keep the
+//! functions of a file in memory.
 
 use crate::cell::{Cell, FunctionSummary, Identity, UnitSummary};
 use crate::format::{
@@ -16,6 +17,8 @@ use core::cell::OnceCell;
 use core::fmt;
 
 /// A unit of a file.
+///
+/// See the [example](crate#example).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitEntry {
     /// Its name.
@@ -27,6 +30,8 @@ pub struct UnitEntry {
 /// An open file of summaries.
 ///
 /// Damage that is found when it is opened, or when a part is read later, is an error.
+///
+/// See the [example](crate#example).
 pub struct Summaries<'a> {
     source: &'a dyn ReadAt,
     settings: [u8; 32],
@@ -180,7 +185,8 @@ impl<'a> Summaries<'a> {
         Ok(hashes)
     }
 
-    /// The name of this number. Reads a block; the first time, the beginnings of all blocks of names.
+    /// The name of this number. Reads a block; the first time, the beginnings of all blocks of
+    /// names.
     pub(super) fn name(&self, number: u32) -> Result<String, FormatError> {
         let damaged = FormatError::Damaged(SECTIONS[NAMES]);
         let blocks = match self.name_blocks.get() {
@@ -222,8 +228,8 @@ impl<'a> Summaries<'a> {
         Ok(starts)
     }
 
-    /// The summary of a unit, as it was before it was written, with functions and symbols in the order of the file. For
-    /// tools and tests: reads the whole file.
+    /// The summary of a unit, as it was before it was written, with functions and symbols in the
+    /// order of the file. For tools and tests: reads the whole file.
     ///
     /// Panics if there are fewer units.
     pub fn unit(&self, number: usize) -> Result<UnitSummary, FormatError> {
@@ -233,7 +239,8 @@ impl<'a> Summaries<'a> {
         Ok(UnitSummary { unit: unit.name, settings: self.settings, symbols, functions })
     }
 
-    /// The functions of a symbol, each as the only one of the summary of its unit. For tools: reads the whole file.
+    /// The functions of a symbol, each as the only one of the summary of its unit. For tools: reads
+    /// the whole file.
     pub fn find(&self, symbol: &str) -> Result<Vec<UnitSummary>, FormatError> {
         let mut names = self.names();
         let mut number = None;
@@ -255,8 +262,8 @@ impl<'a> Summaries<'a> {
         Ok(functions.into_iter().map(of_unit).collect())
     }
 
-    /// Some functions in the order of the file, each with the number of its unit, and the symbols that they use. Reads the
-    /// whole file.
+    /// Some functions in the order of the file, each with the number of its unit, and the symbols
+    /// that they use. Reads the whole file.
     #[expect(clippy::type_complexity, reason = "two lists")]
     fn select(
         &self,
@@ -312,7 +319,7 @@ pub(super) trait Cursor {
     /// Goes to the next entry, and says whether there is one.
     fn advance(&mut self) -> Result<bool, FormatError>;
 
-    /// What the table is ordered by.
+    /// The key of the order of the table.
     fn key(&self) -> &[u8];
 
     fn item(&self) -> Self::Item;
@@ -322,7 +329,7 @@ pub(super) trait Cursor {
 pub(super) struct Names<'a> {
     blocks: Blocks<'a>,
     name: Vec<u8>,
-    /// What will be the name, when it is used again.
+    /// The memory of the next name.
     next: Vec<u8>,
     /// How many names were read.
     number: u32,
@@ -397,7 +404,7 @@ pub(super) struct Index<'a> {
     blocks: Blocks<'a>,
     shape: Option<[u8; 16]>,
     entry: IndexEntry,
-    /// What was not yet referred to.
+    /// Rows that nothing referred to yet.
     rows: Section,
 }
 

@@ -1,7 +1,8 @@
 //! Summaries as files: of one unit, or of several whose summaries were merged.
 //!
-//! The bytes of a file depend only on the functions in it: neither on the order in which they were added, nor on how
-//! they were distributed over files that were merged, nor on symbols that no function uses.
+//! The bytes of a file depend only on the functions in it: neither on the order in which they were
+//! added, nor on how they were distributed over files that were merged, nor on symbols that no
+//! function uses.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -13,17 +14,18 @@
 //! | … | index, in blocks: shape (16), number of its rows, bytes of its rows, the lower half of their XXH3-64 (4). Ascending by shape |
 //! | 88 | the bytes of units, names, contents, rows, index; the numbers of units, names, contents, functions, shapes (8 each); XXH3-64 of the header and these |
 //!
-//! Lengths and numbers are varints unless their width is given. A name takes a byte that says how many bytes it shares
-//! with the name before it in the block (255 at most), then the length of what follows, then what follows. Symbols are
-//! numbered by names first, then by contents.
+//! Lengths and numbers are varints unless their width is given. A name takes a byte that says how
+//! many bytes it shares with the name before it in the block (255 at most), then the length of what
+//! follows, then what follows. Symbols are numbered by names first, then by contents.
 //!
-//! A row is a function. The rows of a shape are ordered by unit, name, linkage, mark, sizes and cells. A row has:
+//! A row is a function. The rows of a shape are ordered by unit, name, linkage, mark, sizes and
+//! cells. A row has:
 //!
 //! | bytes | what |
 //! |---|---|
 //! | varint | its unit, by the distance from the unit of the row before |
 //! | varint | the number of its name |
-//! | 1 | linkage in bits 0 and 1 (export, hidden, local, preemptible); bit 2: hot; bit 3: it is written as changes to the row before, which has as many cells |
+//! | 1 | linkage in bits 0 and 1 (export, hidden, local, preemptible); bit 2: hot; bit 3: it is written as changes to the row before, which has an equal number of cells |
 //! | varint, varint | bytes of code on x86-64 and on aarch64 |
 //! | … | a bit for each cell, the lowest first, whether it differs from the row before; without bit 3, the number of cells (varint) |
 //! | … | the cells that differ, or all |
@@ -43,7 +45,8 @@
 //!
 //! Types are their numbers less `0x70`; 31 says that the number of the type follows as a varint.
 //!
-//! This module writes such files, and reads what stands in a row; it does *not* open files (`summaries`).
+//! This module writes such files, and reads what stands in a row; it does *not* open files
+//! (`summaries`).
 
 use crate::cell::{Cell, FunctionSummary, Identity, UnitSummary};
 use crate::format::{
@@ -71,7 +74,7 @@ pub(super) struct Row {
     pub cells: Vec<Cell>,
 }
 
-/// What Cranelift's smallest types are numbered from, and how many are written in five bits.
+/// The first number of Cranelift's smallest types, and how many types are written in five bits.
 const TYPES: (u16, u16) = (0x70, 31);
 
 fn put_kind_and_type(out: &mut Vec<u8>, kind: u8, ty: u16) {
@@ -447,7 +450,10 @@ impl Cell {
     }
 }
 
-/// A hash of what a symbol means: XXH3-64 of a byte, 0 for names and 1 for contents, and the bytes of the name or digest.
+/// A hash of what a symbol means: XXH3-64 of a byte, 0 for names and 1 for contents, and the bytes
+/// of the name or digest.
+///
+/// See the [example](crate#example).
 pub fn identity_hash(identity: &Identity) -> u64 {
     match identity {
         Identity::Name(name) => symbol_hash(0, name.as_bytes()),
@@ -459,8 +465,11 @@ pub(super) fn symbol_hash(kind: u8, bytes: &[u8]) -> u64 {
     checksum(&[&[kind], bytes])
 }
 
-/// A hash of what a function has at a place, the same in all units: XXH3-64 of its kind and fields, where a
-/// symbol is the [hash](identity_hash) of what it means. Calls of the function itself have one hash.
+/// A hash of what a function has at a place, the same in all units: XXH3-64 of its kind and fields,
+/// where a symbol is the [hash](identity_hash) of what it means. Calls of the function itself have
+/// one hash.
+///
+/// See the [example](crate#example).
 pub fn cell_hash(cell: &Cell, identity_hash: impl FnOnce(u32) -> u64) -> u64 {
     let mut bytes = [0; 24];
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);

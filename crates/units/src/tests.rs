@@ -1,5 +1,5 @@
-//! Files of summaries and maps: that they say what was written, that nothing depends on how summaries were collected, and
-//! that damage is an error and nothing worse.
+//! Files of summaries and maps: that they say what was written, that nothing depends on how
+//! summaries were collected, and that damage is an error and nothing worse.
 
 use super::*;
 use crate::format::{Bytes, checksum};
@@ -93,7 +93,7 @@ fn units(u: &mut Unstructured<'_>) -> Result<Vec<UnitSummary>> {
     Ok(units)
 }
 
-/// What a unit says, whatever the order of functions and symbols.
+/// The meaning of a unit, whatever the order of functions and symbols.
 fn meaning(unit: &UnitSummary) -> Vec<String> {
     let mut functions: Vec<String> = unit
         .functions
@@ -112,8 +112,8 @@ fn meaning(unit: &UnitSummary) -> Vec<String> {
     functions
 }
 
-/// Those that agree in the columns in which any two of most of the group agree share a body; columns that differ together are a
-/// parameter.
+/// Those that agree in the columns in which any two of most of the group agree share a body;
+/// columns that differ together are a parameter.
 fn decide(group: &Group<'_>) -> Vec<SetDecision> {
     let mut by_columns: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for (at, row) in group.rows.iter().enumerate() {
@@ -166,7 +166,7 @@ fn merged(files: &[Vec<u8>]) -> core::result::Result<Vec<u8>, CombineError> {
 
 type Combining = (Combined, Vec<u8>, BTreeMap<String, Vec<u8>>);
 
-/// What was combined, the map, and the parts.
+/// The counts of combining, the map, and the parts.
 fn combined(files: &[Vec<u8>]) -> core::result::Result<Combining, CombineError> {
     let (mut map, mut parts) = (Vec::new(), BTreeMap::<String, Vec<u8>>::new());
     let inputs = open(files).map_err(|error| CombineError::Input { input: 0, error })?;
@@ -460,7 +460,7 @@ fn read_summaries(file: &[u8]) -> core::result::Result<(usize, usize), FormatErr
     counts
 }
 
-/// What a map says of its shapes.
+/// The sets that a map has for its shapes.
 type Said = Vec<([u8; 16], Vec<SharedSet>)>;
 
 /// Reads all of a map. A lookup fails or finds what the map said.

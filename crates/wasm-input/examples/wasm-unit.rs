@@ -1,5 +1,6 @@
-//! Makes a unit for `clif-merge` of a WebAssembly module or component, as a directory: the IR of its functions as
-//! Wasmtime writes it for the processor at hand, and lists of the functions that are reachable from outside.
+//! Makes a unit for `clif-merge` of a WebAssembly module or component, as a directory: the IR of
+//! its functions as Wasmtime writes it for the processor at hand, and lists of the functions that
+//! are reachable from outside.
 //!
 //! ```sh
 //! cargo run -p wasm-input --example wasm-unit -- MODULE.wasm UNIT [DATA.clif]
@@ -7,12 +8,14 @@
 //!     --export-file UNIT/exported.txt --externally-called-file UNIT/externally-called.txt UNIT
 //! ```
 //!
-//! With a third argument, it writes there the segments of the module as data objects, the tables of functions among them:
-//! `UNIT` and `DATA.clif` together are a unit of a compiler ahead of time that lays tables out as read-only data. Then
-//! functions that are in tables alone are not in the list of those that are called from outside.
+//! With a third argument, it writes there the segments of the module as data objects, the tables of
+//! functions among them: `UNIT` and `DATA.clif` together are a unit of a compiler ahead of time
+//! that lays tables out as read-only data. Then functions that are in tables alone are not in the
+//! list of those that are called from outside.
 //!
-//! `clif-merge report MODULE.wasm` needs no such directory, and takes the IR for the baseline of the target. This is for
-//! other tools, and for figures of a unit with other options than those of its module: all functions local, for example.
+//! `clif-merge report MODULE.wasm` needs no such directory, and takes the IR for the baseline of
+//! the target. This is for other tools, and for figures of a unit with other options than those of
+//! its module: all functions local, for example.
 
 use std::path::Path;
 use std::process::ExitCode;

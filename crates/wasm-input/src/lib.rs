@@ -1,13 +1,15 @@
-//! The Cranelift IR that Wasmtime makes of a WebAssembly module or component, and which of its functions are reachable
-//! from outside of them.
+//! The Cranelift IR that Wasmtime makes of a WebAssembly module or component, and which of its
+//! functions are reachable from outside of them.
 //!
-//! [`translate`] takes the bytes of a module, of a component or of either as text, has Wasmtime translate it without
-//! optimisation, and returns the text of each function with what is known of it: functions are merged before they are
-//! optimised. It runs no WebAssembly, and it does *not* read CLIF: that is for `clif-unit`.
+//! [`translate`] takes the bytes of a module, of a component or of either as text, has Wasmtime
+//! translate it without optimisation, and returns the text of each function with what is known of
+//! it: functions are merged before they are optimised. It runs no WebAssembly, and it does *not*
+//! read CLIF: that is for `clif-unit`.
 //!
-//! Wasmtime names a function by two numbers. Those of the first core module are `u0:0`, `u0:1` and so on, without the
-//! functions that it imports; those of the second core module of a component are `u1:0`, and so on. Trampolines and
-//! other functions of Wasmtime's own, which the runtime calls, are in namespaces that are far larger.
+//! Wasmtime names a function by two numbers. Those of the first core module are `u0:0`, `u0:1` and
+//! so on, without the functions that it imports; those of the second core module of a component are
+//! `u1:0`, and so on. Trampolines and other functions of Wasmtime's own, which the runtime calls,
+//! are in namespaces that are far larger.
 
 mod listener;
 mod names;
@@ -30,8 +32,8 @@ pub struct Function {
     pub name: String,
     /// A name for a file that holds it, the same as Wasmtime's: `wasm[0]--function[14]--name.clif`.
     pub file: String,
-    /// Its CLIF. The first line is a comment with the number of the function in its module, which counts imported
-    /// functions, and with its name there, if it has one.
+    /// Its CLIF. The first line is a comment with the number of the function in its module, which
+    /// counts imported functions, and with its name there, if it has one.
     pub text: String,
     /// Whether code outside of all these functions reaches it.
     pub reach: Reach,
@@ -53,10 +55,11 @@ pub enum Reach {
 /// How functions are translated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
-    /// The triple of the target, with no more than its baseline instruction set, so that the result is the same
-    /// everywhere. Without one, it is the processor at hand with all that it has.
+    /// The triple of the target, with no more than its baseline instruction set, so that the result
+    /// is the same everywhere. Without one, it is the processor at hand with all that it has.
     pub target: Option<&'a str>,
-    /// Whether Wasmtime works on all threads of the current `rayon` pool. The result is the same.
+    /// Whether Wasmtime works on all threads of the current `rayon` pool. The result does not
+    /// depend on it.
     pub parallel: bool,
 }
 
@@ -72,14 +75,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a module and a component begin with.
+/// The first bytes of a module and a component.
 pub const MAGIC: &[u8] = b"\0asm";
 
 /// How many functions the modules in a module or component define. Wasmtime adds some of its own.
 ///
 /// # Errors
 ///
-/// What is not WebAssembly.
+/// Bytes that are not WebAssembly.
 pub fn count(wasm: &[u8]) -> Result<usize, Error> {
     Modules::of(wasm).map(|modules| modules.defined()).map_err(invalid)
 }
@@ -179,7 +182,7 @@ fn refused(error: &str, wasm: &[u8]) -> Error {
     }
 }
 
-/// What `wasmparser` says: it gives the offset itself.
+/// An error of `wasmparser`, which gives the offset itself.
 fn invalid(error: wasmtime::wasmparser::BinaryReaderError) -> Error {
     Error(one_line(&error.to_string()))
 }

@@ -1,8 +1,9 @@
 //! Which functions of core modules are reachable from outside of them.
 //!
-//! A function that a module exports, or of which there is a reference anywhere (in a table, in a global, in a body), may
-//! be called by code that is not there to be seen. This reads modules, those of a component each by itself, and decides
-//! by what they say: it does *not* look for references that are never used.
+//! A function that a module exports, or of which there is a reference anywhere (in a table, in a
+//! global, in a body), may be called by code that is not there to be seen. This reads modules,
+//! those of a component each by itself, and decides by what they say: it does *not* look for
+//! references that are never used.
 
 use crate::{Error, Function, Reach};
 use std::collections::BTreeSet;
@@ -19,7 +20,8 @@ pub struct Modules {
     all: Vec<Module>,
 }
 
-/// The functions of a module that are reachable from outside, by their numbers among all of its functions.
+/// The functions of a module that are reachable from outside, by their numbers among all of its
+/// functions.
 #[derive(Debug, Default)]
 struct Module {
     imported: u32,
@@ -68,8 +70,8 @@ impl Modules {
 
     /// How the function of a name is reached.
     pub fn reach(&self, namespace: u32, index: u32) -> Reach {
-        // What is in none of the modules is of Wasmtime's own: trampolines, and the modules that it makes of the
-        // interfaces between those of a component.
+        // Functions in none of the modules are Wasmtime's own: trampolines, and the modules that it
+        // makes of the interfaces between those of a component.
         let module = (namespace < FIRST_OTHER_NAMESPACE).then(|| self.all.get(namespace as usize));
         let Some(module) = module.flatten() else { return Reach::Called };
         let function = module.imported + index;
@@ -84,8 +86,8 @@ impl Modules {
         }
     }
 
-    /// Checks that Wasmtime has numbered the modules and their functions as this module does. If it did not, a function
-    /// that is called from outside could be taken for a local one.
+    /// Checks that Wasmtime has numbered the modules and their functions as this module does. If it
+    /// did not, a function that is called from outside could be taken for a local one.
     ///
     /// # Errors
     ///
@@ -108,8 +110,8 @@ impl Modules {
     }
 }
 
-/// Hands what each core module in `wasm` consists of to `payload`, with the number of the module and beginning with its
-/// version; whether `wasm` is a component.
+/// Hands what each core module in `wasm` consists of to `payload`, with the number of the module
+/// and beginning with its version; whether `wasm` is a component.
 pub fn read<'a>(
     wasm: &'a [u8],
     mut payload: impl FnMut(usize, Payload<'a>) -> Result<(), BinaryReaderError>,
@@ -138,7 +140,8 @@ pub fn read<'a>(
     Ok(component)
 }
 
-/// The functions to which an element segment refers, in order; `None` for an element that refers to none.
+/// The functions to which an element segment refers, in order; `None` for an element that refers to
+/// none.
 pub fn functions_of(element: &Element<'_>) -> Result<Vec<Option<u32>>, BinaryReaderError> {
     let referred = |expression: ConstExpr<'_>| {
         for operator in expression.get_operators_reader() {
@@ -207,7 +210,8 @@ impl Module {
                 }
             }
             Payload::CodeSectionEntry(body) => self.add_references_of_body(&body)?,
-            // Neither the names of sections of one's own nor types, memories, tags and data refer to functions.
+            // Neither the names of sections of one's own nor types, memories, tags and data refer
+            // to functions.
             _ => {}
         }
         Ok(())

@@ -1,7 +1,8 @@
-//! What modules initialise tables and memories with: read-only data, and tables of functions.
+//! The initial contents of tables and memories of modules: read-only data, and tables of functions.
 //!
-//! A compiler ahead of time can lay it out as data objects, next to the code of the functions. Wasmtime does not: it fills
-//! tables when a module is instantiated. This does *not* say where in a table or memory a segment goes.
+//! A compiler ahead of time can lay it out as data objects, next to the code of the functions.
+//! Wasmtime does not: it fills tables when a module is instantiated. This does *not* say where in a
+//! table or memory a segment goes.
 
 use crate::reach::{Modules, functions_of, read};
 use crate::{Error, invalid};
@@ -10,8 +11,8 @@ use wasmtime::wasmparser::{ElementKind, Payload};
 /// A segment of a module, of those of a component each by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// Elements of a table: the names of functions in the text that [`translate`](crate::translate) returns. `None` for a
-    /// null, and for what is no function of the module.
+    /// Elements of a table: the names of functions in the text that [`translate`](crate::translate)
+    /// returns. `None` for a null, and for what is no function of the module.
     Functions(Vec<Option<String>>),
     /// Bytes of a memory.
     Bytes(Vec<u8>),
@@ -21,7 +22,7 @@ pub enum Segment {
 ///
 /// # Errors
 ///
-/// What is not WebAssembly.
+/// Bytes that are not WebAssembly.
 pub fn segments(wasm: &[u8]) -> Result<Vec<Segment>, Error> {
     let modules = Modules::of(wasm).map_err(invalid)?;
     let mut segments = Vec::new();

@@ -6,7 +6,7 @@ use cranelift_mergefunc::explain::{FrameTable, Recorded};
 use cranelift_mergefunc::streaming::{self, Known, Reader, StreamingMerger};
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, Emit, FreshSymbols, FunctionIndex, Linkage, Options, Output,
-    Plan, Prove, SharedBodies, Similar,
+    Plan, Prove, SyncBodies, Similar,
 };
 use std::any::Any;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use wasmtime_environ::{
     Shared, Sharing,
 };
 
-/// What was read of a function, and its IR.
+/// The reading of a function, and its IR.
 type Read = (streaming::Reading, Arc<Function>);
 
 pub(super) struct Merger<'a> {
@@ -188,7 +188,7 @@ struct Held<'a> {
     error: OnceLock<Error>,
 }
 
-impl SharedBodies for &Held<'_> {
+impl SyncBodies for &Held<'_> {
     fn body(&self, function: FunctionIndex) -> &Function {
         let at = function.as_u32() as usize;
         self.held[at].get_or_init(|| {
@@ -209,7 +209,7 @@ struct HeldBodies<'a> {
 
 impl Bodies for HeldBodies<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
-        SharedBodies::body(&self.held, function)
+        SyncBodies::body(&self.held, function)
     }
 
     fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
@@ -217,7 +217,7 @@ impl Bodies for HeldBodies<'_> {
         self.fresh.next(namespace)
     }
 
-    fn shared(&self) -> Option<Box<dyn SharedBodies + '_>> {
+    fn sync(&self) -> Option<Box<dyn SyncBodies + '_>> {
         self.parallel.then(|| Box::new(self.held) as _)
     }
 }

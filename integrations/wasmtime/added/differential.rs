@@ -1,13 +1,14 @@
-//! Random modules, compiled without merging and with each kind of it: they compute the same, trap in the same way and at the
-//! same point, and leave the same memory and globals.
+//! Random modules, compiled without merging and with each kind of it: they compute the same, trap
+//! in the same way and at the same point, and leave the same memory and globals.
 //!
 //! ```text
 //! differential SECONDS [SEED]
 //! ```
 //!
-//! The modules are those of `wasm-smith`, with copies of their functions: some equal, some with other constants, which call
-//! copies. So much of a module merges; what it does does not depend on it. Fuel ends what would not end, and is compared as well.
-//! With `WASMTIME_PROVE_MERGING=1`, every plan is proved. Prints what was done; panics, with the seed, where something differs, and
+//! The modules are those of `wasm-smith`, with copies of their functions: some equal, some with
+//! other constants, which call copies. So much of a module merges; what it does does not depend on
+//! it. Fuel ends what would not end, and is compared as well. With `WASMTIME_PROVE_MERGING=1`,
+//! every plan is proved. Prints what was done; panics, with the seed, where something differs, and
 //! writes the module to `differential.wasm`.
 
 use arbitrary::Unstructured;
@@ -182,7 +183,7 @@ impl Candidates {
 }
 
 /// How many frames a backtrace has at most.
-const MOST_FRAMES: usize = 20;
+const MAX_FRAMES: usize = 20;
 
 /// A module.
 struct Tested {
@@ -190,7 +191,7 @@ struct Tested {
     has_tail_calls: bool,
 }
 
-/// What was seen of backtraces.
+/// The counts of observed backtraces.
 #[derive(Default)]
 struct Seen {
     frames: usize,
@@ -203,8 +204,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// Compares the backtraces of a trap. Where the callers of a frame are known and call directly, so is its function, but for tail
-    /// calls to functions that share its code.
+    /// Compares the backtraces of a trap. Where the callers of a frame are known and call directly,
+    /// so is its function, but for tail calls to functions that share its code.
     fn compare(
         &mut self,
         off: &[Candidates],
@@ -216,13 +217,13 @@ impl Seen {
             return differ();
         }
         // From the outermost frame, whose function the host names if it is there.
-        let mut is_known = off.len() < MOST_FRAMES;
+        let mut is_known = off.len() < MAX_FRAMES;
         let frames = off.iter().zip(merged).enumerate().rev();
         for (at, (Candidates(off, _), Candidates(merged, is_shared))) in frames {
             is_known |= !is_shared;
             let is_exact = merged.len() == 1 || !is_known || of.has_tail_calls;
-            // Where a constant has become an argument, the code generator may fold a load that traps into its user, and then says
-            // that this is where it is.
+            // Where a constant has become an argument, the code generator may fold a load that
+            // traps into its user, and then says that this is where it is.
             let found =
                 merged.iter().find(|it| (it.index, &it.name) == (off[0].index, &off[0].name));
             let is_elsewhere = found.is_some_and(|found| found.offsets != off[0].offsets);
@@ -240,7 +241,7 @@ impl Seen {
     }
 }
 
-/// What a module did, call by call, and what it left.
+/// The behaviour of a module, call by call, and its final state.
 #[derive(Debug, Default)]
 struct Done {
     /// Results and fuel.

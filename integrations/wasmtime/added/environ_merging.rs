@@ -4,7 +4,8 @@ use crate::prelude::*;
 use crate::{CompiledFunctionBody, FuncKey, Sharing};
 use std::any::Any;
 
-/// A function that was translated and not compiled, as it was read on the thread that translated it.
+/// A function that was translated and not compiled, as it was read on the thread that translated
+/// it.
 pub type Reading = Box<dyn Any + Send>;
 
 /// A body that is not compiled yet.
@@ -28,7 +29,8 @@ pub struct Calls {
 
 /// Merges functions of one module or component.
 pub trait FunctionMerger: Send + Sync {
-    /// Reads a function that was translated. `outside` if more than direct calls refers to it. On any thread.
+    /// Reads a function that was translated. `outside` if more than direct calls refers to it. On
+    /// any thread.
     fn read(&self, key: FuncKey, func: CompiledFunctionBody, outside: bool) -> Reading;
 
     /// Adds a function that was read.
@@ -48,6 +50,7 @@ pub trait FunctionMerger: Send + Sync {
     /// A body of the plan, to be compiled. On any thread.
     fn body(&self, number: u32) -> CompiledFunctionBody;
 
-    /// Says, for backtraces, to which functions frames of this code can belong, once all of it is compiled.
+    /// Says, for backtraces, to which functions frames of this code can belong, once all of it is
+    /// compiled.
     fn record_frames(self: Box<Self>, code: &[(FuncKey, &dyn Any)], sharing: &mut Sharing);
 }

@@ -79,9 +79,9 @@ impl CompiledFunctionsTable {
         code.is_some_and(|code| self.sharing.of_body(code).next().is_some())
     }
 
-    /// The functions to which each frame can belong that is of code that functions share, with the place of its instruction in
-    /// the binary. The frames follow each other on a stack, innermost first: each is an offset, and whether it is where a
-    /// call returns.
+    /// The functions to which each frame can belong that is of code that functions share, with the
+    /// place of its instruction in the binary. The frames follow each other on a stack, innermost
+    /// first: each is an offset, and whether it is where a call returns.
     pub fn functions_of_frames(&self, stack: &[(u32, bool)]) -> Vec<Vec<(FuncKey, FilePos)>> {
         let place = |&(at, is_return): &(u32, bool)| {
             let code = self.code_by_text_offset(at - u32::from(is_return))?;

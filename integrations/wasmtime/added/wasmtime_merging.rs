@@ -1,5 +1,5 @@
-//! Compiling with merging: functions that may merge are translated and read in parallel, and added in their order; then all
-//! are compiled in parallel, as far as they are not merged.
+//! Compiling with merging: functions that may merge are translated and read in parallel, and added
+//! in their order; then all are compiled in parallel, as far as they are not merged.
 
 use super::{CompileInputs, CompileOutput};
 use crate::Engine;
@@ -53,8 +53,9 @@ pub(super) struct Body<'a> {
 }
 
 impl Body<'_> {
-    /// A hash of what functions have in common that may merge: of equal ones, all but whom they call; of similar ones, how
-    /// control flows. Also, whom it calls. An error is found when the function is translated.
+    /// A hash of what functions have in common that may merge: of equal ones, all but whom they
+    /// call; of similar ones, how control flows. Also, whom it calls. An error is found when the
+    /// function is translated.
     fn look(&self, equal: bool) -> wasmparser::Result<(u64, Calls)> {
         let Body { key, translation, body, .. } = self;
         let (module, index) = key.unwrap_defined_wasm_function();
@@ -111,7 +112,7 @@ fn nothing() -> CompiledFunctionBody {
     CompiledFunctionBody { code: Box::new(()), needs_gc_heap: false }
 }
 
-/// What is compiled: an input, or a body after merging.
+/// The function to compile: an input, or a body after merging.
 enum Left<'a> {
     Input(usize),
     Body(u32, CompileOutput<'a>),

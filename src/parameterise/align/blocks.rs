@@ -1,13 +1,14 @@
 //! The alignment of two functions: which instructions of which blocks correspond to each other.
 //!
-//! Blocks correspond by control flow, from the entries on: the two control-flow graphs must be one. Within two blocks,
-//! instructions are aligned in their order, those that stand for both functions ([`Aligned::Both`]) and those that only
-//! one of them has ([`Aligned::Gap`]). A branch always stands for both. [`align`] compares outlines, which are hashes;
-//! [`corresponds`] compares what they are hashes of. This module does *not* look at operands, and does not know what pays, apart
+//! Blocks correspond by control flow, from the entries on: the two control-flow graphs must be one.
+//! Within two blocks, instructions are aligned in their order, those that stand for both functions
+//! ([`Aligned::Both`]) and those that only one of them has ([`Aligned::Gap`]). A branch always
+//! stands for both. [`align`] compares outlines, which are hashes; [`corresponds`] compares what
+//! they are hashes of. This module does *not* look at operands, and does not know what pays, apart
 //! from bounds.
 //!
-//! Source: R. Rocha et al., *HyFM: Function Merging for Free* (LCTES 2021), which aligns block by block; what it calls
-//! linear alignment is a shortest edit script here ([`diff`]).
+//! Source: R. Rocha et al., *HyFM: Function Merging for Free* (LCTES 2021), which aligns block by
+//! block; what it calls linear alignment is a shortest edit script here ([`diff`]).
 
 use super::outline::Outline;
 use super::{cost, diff};
@@ -32,7 +33,8 @@ pub(super) enum Aligned {
 
 /// Two functions that can share a body.
 pub(super) struct Alignment {
-    /// The parts of each two blocks, in the order of the outlines. They end with the branch of both.
+    /// The parts of each two blocks, in the order of the outlines. They end with the branch of
+    /// both.
     pub blocks: Vec<Vec<Aligned>>,
     /// The constants that are passed, each once.
     pub constants: Vec<Differing>,
@@ -42,9 +44,9 @@ pub(super) struct Alignment {
     pub gaps: usize,
 }
 
-/// Aligns two functions by their outlines. `None` if they differ in more than `most` instructions, or in too many places, or have
-/// another number of blocks. Linear in
-/// their sizes, for bounded differences.
+/// Aligns two functions by their outlines. `None` if they differ in more than `most` instructions,
+/// or in too many places, or have another number of blocks. Linear in their sizes, for bounded
+/// differences.
 pub(super) fn align(two: [&Outline; 2], most: usize) -> Option<Alignment> {
     let [f, g] = two;
     if f.blocks() != g.blocks() {
@@ -76,7 +78,8 @@ pub(super) fn align(two: [&Outline; 2], most: usize) -> Option<Alignment> {
 }
 
 impl Alignment {
-    /// Chooses the constants that are passed, those that are used most. Instructions with others are gaps.
+    /// Chooses the constants that are passed, those that are used most. Instructions with others
+    /// are gaps.
     fn choose_constants(&mut self) {
         let mut uses: HashMap<Differing, usize, FxBuildHasher> = HashMap::default();
         let mut order: Vec<Differing> = Vec::new();
@@ -102,8 +105,8 @@ impl Alignment {
     }
 }
 
-/// The same parts, with neighbouring gaps as one, and without short runs between two gaps: what they save is less than
-/// what branching takes.
+/// These parts, with neighbouring gaps as one, and without short runs between two gaps: such runs
+/// save less than what branching takes.
 fn joined(parts: Vec<Aligned>) -> Vec<Aligned> {
     let mut joined: Vec<Aligned> = Vec::new();
     // The instructions for both since the last gap.
@@ -131,7 +134,8 @@ fn joined(parts: Vec<Aligned>) -> Vec<Aligned> {
     joined
 }
 
-/// Aligns the instructions of the blocks of this number. `left` is how many more of them may be in gaps.
+/// Aligns the instructions of the blocks of this number. `left` is how many more of them may be in
+/// gaps.
 fn parts(two: [&Outline; 2], number: usize, left: &mut usize) -> Option<Vec<Aligned>> {
     let [f, g] = two;
     let [(_, a), (_, b)] = two.map(|outline| outline.block(number));
@@ -161,8 +165,9 @@ fn parts(two: [&Outline; 2], number: usize, left: &mut usize) -> Option<Vec<Alig
     Some(parts)
 }
 
-/// Whether two functions, of which the last `extra` parameters are extra arguments, can share a body by this alignment of their
-/// outlines: whether control flow and contents of instructions are in truth what hashes say. Linear in their sizes.
+/// Whether two functions, of which the last `extra` parameters are extra arguments, can share a
+/// body by this alignment of their outlines: whether control flow and contents of instructions are
+/// in truth what hashes say. Linear in their sizes.
 pub(super) fn corresponds(
     two: [&Function; 2],
     outlines: [&Outline; 2],
@@ -188,8 +193,8 @@ pub(super) fn corresponds(
     })
 }
 
-/// The blocks to which a function branches by its last `extra` parameters. They stay as they are: the checker sees from them
-/// where such ways join.
+/// The blocks to which a function branches by its last `extra` parameters. They stay as they are:
+/// the checker sees from them where such ways join.
 fn selected(func: &Function, extra: usize) -> EntitySet<Block> {
     let mut selected = EntitySet::new();
     let params = func.layout.entry_block().map_or(&[][..], |entry| func.dfg.block_params(entry));
@@ -232,7 +237,8 @@ mod tests {
         outline.expect("is valid")
     }
 
-    /// Whether the functions of a text, which have one entry in each place, can share a body if their hashes are equal.
+    /// Whether the functions of a text, which have one entry in each place, can share a body if
+    /// their hashes are equal.
     fn corresponds_by_chance(text: &str) -> bool {
         let functions = cranelift_reader::parse_functions(text).expect("parses");
         let two = [&functions[0], &functions[1]];
@@ -293,7 +299,8 @@ mod tests {
         }
     }
 
-    /// If calls of different functions or accesses with other flags had one hash, all that is aligned would be in vain.
+    /// If calls of different functions or accesses with other flags had one hash, all that is
+    /// aligned would be in vain.
     #[test]
     fn hashes_differ_where_contents_do() {
         let keys = |text: &str| {
@@ -310,7 +317,8 @@ mod tests {
             let [a, b] = keys(&around(instructions));
             assert_ne!(a, b, "{instructions:?}");
         }
-        // What can be passed, and operands, are no part of it, nor is whether a symbol is near: a fact about the symbol.
+        // Passable constants, and operands, are no part of it, nor is whether a symbol is near: a
+        // fact about the symbol.
         for instructions in [
             ["v9 = call fn0(v0)", "v9 = call fn2(v0)"],
             ["v9 = symbol_value.i64 gv0", "v9 = symbol_value.i64 gv1"],

@@ -1,14 +1,15 @@
 //! The body of two aligned functions.
 //!
-//! It is made from the body of the first. Where only one of the two has instructions, it branches on a *selector*, runs
-//! the instructions of one of them in a block of their own (an *arm*), and joins again; values that an arm computes and
-//! that are used behind it become parameters of the block where the arms join. Where an instruction stands for both
-//! and their operands differ, either such a parameter holds the one or the other, or a `select` does. A constant in
-//! which they differ, and which is passed, takes the place of the selector if it is zero in one of them.
+//! It is made from the body of the first. Where only one of the two has instructions, it branches
+//! on a *selector*, runs the instructions of one of them in a block of their own (an *arm*), and
+//! joins again; values that an arm computes and that are used behind it become parameters of the
+//! block where the arms join. Where an instruction stands for both and their operands differ,
+//! either such a parameter holds the one or the other, or a `select` does. A constant in which they
+//! differ, and which is passed, takes the place of the selector if it is zero in one of them.
 //!
-//! Source: R. Rocha et al., *Function Merging by Sequence Alignment* (CGO 2019) and *Effective Function Merging in the
-//! SSA Form* (PLDI 2020); there operands are merged by `select` and phi nodes, too, and phi nodes share what comes from
-//! one side only with what comes from the other.
+//! Source: R. Rocha et al., *Function Merging by Sequence Alignment* (CGO 2019) and *Effective
+//! Function Merging in the SSA Form* (PLDI 2020); there operands are merged by `select` and phi
+//! nodes, too, and phi nodes share what comes from one side only with what comes from the other.
 
 use super::super::body::{add_parameter, as_integer, as_passed, put};
 use super::blocks::{Aligned, Alignment, Differing};
@@ -35,9 +36,8 @@ pub(super) struct Merged {
     pub arguments: [Arc<[ExtraArgument]>; 2],
 }
 
-/// Makes the body of two aligned functions. `None` if it would have to choose between values that cannot be chosen from, or
-/// to branch around a guard against speculation.
-/// Linear in their sizes.
+/// Makes the body of two aligned functions. `None` if it would have to choose between values that
+/// cannot be chosen from, or to branch around a guard against speculation. Linear in their sizes.
 pub(super) fn merged(
     two: [&Function; 2],
     outlines: [&Outline; 2],
@@ -76,7 +76,7 @@ struct Gap {
 struct Param {
     param: Value,
     ty: Type,
-    /// What comes from each arm; `None` if nothing that is used.
+    /// The value from each arm; `None` if no used value comes from it.
     from: [Option<Value>; 2],
     /// The values of the functions that it holds.
     holds: [Option<Value>; 2],
@@ -94,7 +94,8 @@ struct Builder<'a> {
     /// Values chosen in a block, by what they are chosen from.
     chosen: HashMap<(u32, Value, Value), Value, FxBuildHasher>,
     constants: Vec<(Differing, Value)>,
-    /// Not zero for the function of this number, zero for the other one; none was needed so far if `None`.
+    /// Not zero for the function of this number, zero for the other one; none was needed so far if
+    /// `None`.
     selector: Option<(Value, usize)>,
     /// Whether the selector is an extra argument of its own.
     own_selector: bool,
@@ -137,7 +138,7 @@ impl<'a> Builder<'a> {
         builder
     }
 
-    /// What a further parameter of the body receives, as an integer of this type.
+    /// Adds a further parameter to the body, and returns it as an integer of this type.
     fn parameter(&mut self, ty: Type) -> Value {
         let passed_as = self.options.passed_as(&self.body.signature, [ty])[0];
         let param = add_parameter(&mut self.body, passed_as);
@@ -248,7 +249,8 @@ impl<'a> Builder<'a> {
         Some(())
     }
 
-    /// Instructions that only one of the functions has. They come before `next`, behind which the block is divided.
+    /// Instructions that only one of the functions has. They come before `next`, behind which the
+    /// block is divided.
     fn gap(&mut self, block: Block, insts: [&[Inst]; 2], next: Inst) -> Option<Block> {
         let [f, g] = self.two;
         let mut guards = (0..2).flat_map(|side| insts[side].iter().map(move |&it| (side, it)));
@@ -347,7 +349,7 @@ impl<'a> Builder<'a> {
         Some(param)
     }
 
-    /// What an instruction for both uses where the functions use these values.
+    /// The operand of an instruction for both where the functions use these values.
     fn operand(&mut self, at: u32, user: Inst, a: Value, b: Value) -> Option<Value> {
         let [a, b] = [self.original(0, a), self.original(1, b)];
         let homes = [self.homes[0][a]?, self.homes[1][b]?];
@@ -386,7 +388,8 @@ impl<'a> Builder<'a> {
         Some(chosen)
     }
 
-    /// A parameter, behind a gap, that holds the one value or the other. Both are known there, one of them in an arm.
+    /// A parameter, behind a gap, that holds the one value or the other. Both are known there, one
+    /// of them in an arm.
     fn joined(&mut self, gap: u32, values: [Value; 2]) -> Option<Value> {
         let known = &self.gaps[gap as usize].params;
         if let Some(known) = known.iter().find(|param| param.holds == values.map(Some)) {
@@ -445,9 +448,9 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Holds an access in its arm. `can_move` says that the access may run wherever its operands are known, which the one function
-/// states and not the other: Cranelift moves such a load out of a loop, in front of the branch on the selector. `None` if
-/// the table of memory flags is full.
+/// Holds an access in its arm. `can_move` says that the access may run wherever its operands are
+/// known, which the one function states and not the other: Cranelift moves such a load out of a
+/// loop, in front of the branch on the selector. `None` if the table of memory flags is full.
 fn hold(body: &mut Function, inst: Inst) -> Option<()> {
     let Some(flags) = body.dfg.insts[inst].memflags() else {
         return Some(());
@@ -474,7 +477,8 @@ fn without_can_move(data: MemFlagsData) -> MemFlagsData {
     new
 }
 
-/// Whether `select` can have this type on every target, and a constant of it exists, for arms that have no value.
+/// Whether `select` can have this type on every target, and a constant of it exists, for arms that
+/// have no value.
 fn can_be_chosen(ty: Type) -> bool {
     matches!(ty, types::I8 | types::I16 | types::I32 | types::I64 | types::F32 | types::F64)
         || ty.is_vector() && ty.bits() == 128

@@ -1,8 +1,9 @@
 //! Instructions of one function, copied into another.
 //!
-//! What an instruction refers to (callees, signatures, flags, constants) stands in tables of its function: each reference is
-//! entered into the tables of the other function. It goes through the one match over all formats
-//! ([`copy`](crate::copy)). Operands become what the caller says. This module does *not* copy branches.
+//! The referents of an instruction (callees, signatures, flags, constants) stand in tables of its
+//! function: each reference is entered into the tables of the other function. It goes through the
+//! one match over all formats ([`copy`](crate::copy)). Operands become what the caller says. This
+//! module does *not* copy branches.
 
 use crate::copy::{Entities, copied, mapped};
 use crate::ir::{user_name, user_symbol};

@@ -1,15 +1,16 @@
 //! Longest common subsequences of two sequences of numbers.
 //!
-//! Two algorithms find one: one whose steps grow with the square of the differences, and, where there are many, one that takes a
-//! step for 64 pairs of elements. This module knows numbers only.
+//! Two algorithms find one: one whose steps grow with the square of the differences, and, where
+//! there are many, one that takes a step for 64 pairs of elements. This module knows numbers only.
 //!
-//! Sources: H. Hyyrö, *Bit-Parallel LCS-length Computation Revisited* (AWOCA 2004); E. W. Myers, *An O(ND) Difference Algorithm
-//! and Its Variations* (Algorithmica, 1986), the greedy algorithm.
+//! Sources: H. Hyyrö, *Bit-Parallel LCS-length Computation Revisited* (AWOCA 2004); E. W. Myers,
+//! *An O(ND) Difference Algorithm and Its Variations* (Algorithmica, 1986), the greedy algorithm.
 
 use alloc::vec::Vec;
 
-/// Pairs of positions of a longest common subsequence, ascending; `None` if more than `most` elements of both sequences
-/// together are in no pair. O(min(n · m / 64, (n + m + d) · d)) steps for d such elements, and so many words of memory.
+/// Pairs of positions of a longest common subsequence, ascending; `None` if more than `most`
+/// elements of both sequences together are in no pair. O(min(n · m / 64, (n + m + d) · d)) steps
+/// and words of memory for d such elements.
 pub(super) fn common(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, usize)>> {
     let prefix = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let ends = a[prefix..].iter().rev().zip(b[prefix..].iter().rev());
@@ -21,7 +22,7 @@ pub(super) fn common(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, us
     if a.len().abs_diff(b.len()) > most {
         return None;
     }
-    // As many differences take one algorithm about as many steps as the other one takes in any case.
+    // With this number of differences, both algorithms take about equal numbers of steps.
     let steps = a.len().saturating_mul(words(b));
     let few = most.min(steps.saturating_mul(2).isqrt());
     let between = match greedy(a, b, few) {
@@ -39,8 +40,8 @@ fn words(sequence: &[u32]) -> usize {
     sequence.len().div_ceil(64)
 }
 
-/// As [`common`], row by row of the table of lengths, each of which is kept as bits: one for each element of `b`, zero where
-/// the length is greater with that element than without.
+/// As [`common`], row by row of the table of lengths, each of which is kept as bits: one for each
+/// element of `b`, zero where the length is greater with that element than without.
 fn bit_parallel(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, usize)>> {
     let words = words(b);
     // The places of each element of `b`, as bits, behind those of elements that it does not have.
@@ -90,13 +91,15 @@ fn bit_parallel(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, usize)>
 /// As [`common`], difference by difference.
 fn greedy(a: &[u32], b: &[u32], most: usize) -> Option<Vec<(usize, usize)>> {
     let ends = (a.len() as isize, b.len() as isize);
-    // The furthest x on each diagonal x - y, after each number of differences: one value more for each difference.
+    // The furthest x on each diagonal x - y, after each number of differences: one value more for
+    // each difference.
     let mut furthest: Vec<isize> = Vec::with_capacity(64);
     let at = |furthest: &[isize], differences: usize, diagonal: isize| {
         let round = differences * (differences + 1) / 2;
         furthest[round + ((diagonal + differences as isize) / 2) as usize]
     };
-    // Where a path with so many differences begins on a diagonal, before what is equal from there on.
+    // Where a path with this number of differences begins on a diagonal, before the equal elements
+    // from there on.
     let start = |furthest: &[isize], differences: usize, diagonal: isize| {
         let Some(fewer) = differences.checked_sub(1) else {
             return 0;
@@ -165,7 +168,8 @@ mod tests {
         row[b.len()]
     }
 
-    /// Without that, functions would share a body with instructions of neither, or seem to differ in more than they do.
+    /// Without that, functions would share a body with instructions of neither, or seem to differ
+    /// in more than they do.
     #[test]
     fn pairs_are_a_longest_common_subsequence() {
         arbtest::arbtest(|u| {

@@ -1,12 +1,13 @@
 //! Guards against speculation.
 //!
-//! `select_spectre_guard` keeps an address harmless while the processor speculates that a check passes. A body that branches
-//! by a selector adds a branch that can be mispredicted, too. It must not lead around a guard: all functions of the body
-//! have the guard, and no arms join with different values that come from guards. The checker demands the same of the
-//! finished body, by means of its own.
+//! `select_spectre_guard` keeps an address harmless while the processor speculates that a check
+//! passes. A body that branches by a selector adds a branch that can be mispredicted, too. It must
+//! not lead around a guard: all functions of the body have the guard, and no arms join with
+//! different values that come from guards. The checker makes these demands of the finished body, by
+//! means of its own.
 //!
-//! What this does *not* protect: accesses that have no guard. A mispredicted selector runs instructions of one function
-//! with the values of the other.
+//! Accesses without a guard are *not* protected. A mispredicted selector runs instructions of one
+//! function with the values of the other.
 
 use super::outline::{Outline, branches};
 use cranelift_codegen::ir::{BlockArg, Function, Inst, Opcode, Value};
@@ -17,8 +18,9 @@ pub(super) fn is_guard(func: &Function, inst: Inst) -> bool {
     func.dfg.insts[inst].opcode() == Opcode::SelectSpectreGuard
 }
 
-/// The values of a function that are computed from the result of a guard, but for what memory and calls return. Linear in
-/// the size of the function, times the depth of its loops if it has a guard.
+/// The values of a function that are computed from the result of a guard, but for what memory and
+/// calls return. Linear in the size of the function, times the depth of its loops if it has a
+/// guard.
 pub(super) fn guarded(func: &Function, outline: &Outline) -> EntitySet<Value> {
     let mut found: EntitySet<Value> = EntitySet::new();
     if !outline.insts.iter().any(|&inst| is_guard(func, inst)) {

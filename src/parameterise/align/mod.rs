@@ -1,20 +1,23 @@
 //! Functions with one control-flow graph that differ in few instructions.
 //!
-//! Similar functions have equal shapes; what is left has none. [`align`] looks at what a plan keeps, parameterised bodies
-//! included, and reads as the list of the phases:
+//! Similar functions have equal shapes; the functions here have none. [`align`] looks at what a
+//! plan keeps, parameterised bodies included, and reads as the list of the phases:
 //!
-//! * find pairs of functions with the same signature and control-flow graph and many equal opcodes (`pairs`, `sketch`);
-//! * align their instructions, block by block (`outline`, `blocks`, `diff`), and take the pairs first of which most is
-//!   estimated to be saved;
-//! * compare what is aligned, by content, and make one body, which receives a selector and branches where they differ (`body`, `copying`);
+//! * find pairs of functions with the same signature and control-flow graph and many equal opcodes
+//!   (`pairs`, `sketch`);
+//! * align their instructions, block by block (`outline`, `blocks`, `diff`), and take the pairs
+//!   first of which most is estimated to be saved;
+//! * compare aligned instructions, by content, and make one body, which receives a selector and
+//!   branches where they differ (`body`, `copying`);
 //! * predict its size, and those of the two functions, and accept it if it pays.
 //!
-//! A selector is an extra argument like any other, so what becomes of the two functions, of their callers and of the
-//! functions that the checker proves is the same as with parameters.
+//! A selector is an extra argument like any other, so the dispositions of the two
+//! functions and of their callers, and the proof, are as with parameters.
 //!
-//! What it does *not* do: it pairs each function once, does not reorder instructions, and does not align control-flow
-//! graphs that differ (as SalSSA does, whose bodies run slower and whose search takes several times as long as
-//! compiling). With [`Policy::Balanced`], arms must be rare in loops (`speed`), and fewer pairs are tried ([`Effort`]).
+//! It pairs each function once, does *not* reorder instructions, and does not align control-flow
+//! graphs that differ (as SalSSA does, whose bodies run slower and whose search takes several times
+//! as long as compiling). With [`Policy::Balanced`], arms must be rare in loops (`speed`), and
+//! fewer pairs are tried ([`Effort`]).
 
 mod blocks;
 mod body;
@@ -87,7 +90,8 @@ pub(crate) fn align(
     remove_merged_bodies(workbench.plan);
 }
 
-/// How much is done to find functions that differ in few instructions; `None` if they are not merged.
+/// How much is done to find functions that differ in few instructions; `None` if they are not
+/// merged.
 pub(super) fn effort(options: &Options<'_>) -> Option<Effort> {
     match (options.similar.policy, options.similar.instructions) {
         _ if options.compare.debug_info => None,
@@ -104,7 +108,7 @@ struct Aligning<'a, 'b> {
     limited: bool,
     pairing: Pairing<'a>,
     probed: OwnSizes,
-    /// What it takes each function to pass a selector in this round, in bytes.
+    /// The bytes in which each function passes a selector in this round.
     least: HashMap<FunctionIndex, Option<i64>, FxBuildHasher>,
     model: SizeModel,
     /// How much each body must save.
@@ -131,18 +135,19 @@ struct Merge {
     left: [Option<i64>; 2],
 }
 
-/// What becomes of a function of a pair, and the bytes that takes.
+/// The disposition of a function of a pair, and its bytes.
 #[derive(Clone, Copy)]
 struct Outcome {
     thunk: bool,
     bytes: i64,
 }
 
-/// How many pairs are in hand at the same time.
-const IN_HAND: usize = 256;
+/// The number of pairs that are aligned at the same time.
+const PAIRS_PER_BATCH: usize = 256;
 
 impl Aligning<'_, '_> {
-    /// Pairs each function once, with one with which it was not tried. Returns whether another round may save more.
+    /// Pairs each function once, with one with which it was not tried. Returns whether another
+    /// round may save more.
     fn round(&mut self) -> bool {
         let plan = &*self.workbench.plan;
         let mut functions: Vec<FunctionIndex> = plan
@@ -207,8 +212,8 @@ impl Aligning<'_, '_> {
         !merged.is_empty()
     }
 
-    /// The pairs that save most, each function in one of them. What an alignment could show at most says which pairs need
-    /// one.
+    /// The pairs that save most, each function in one of them. Upper bounds of alignments say which
+    /// pairs need one.
     fn choose(&mut self, pairs: &mut ByPlace) -> Vec<Pair> {
         loop {
             let mut open = take_first(pairs, |pair| pair.most.is_some());
@@ -308,7 +313,7 @@ impl Aligning<'_, '_> {
                         return;
                     };
                     let own = originals.each_ref().map(|it| it.bytes.or_else(|| size(&it.func)));
-                    // Most do not pay, and 256 pairs are in hand.
+                    // Most do not pay, and a batch has 256 pairs.
                     if let [Some(a), Some(b)] = own
                         && share.is_reached(a + b - of_body, a + b)
                     {
@@ -328,7 +333,7 @@ impl Aligning<'_, '_> {
         );
     }
 
-    /// The pairs that pay, each with what becomes of its functions and the bytes that are saved.
+    /// The pairs that pay, each with the dispositions of its functions and the saved bytes.
     fn judge(&mut self, tries: Vec<Try>) -> Vec<([FunctionIndex; 2], Merge, [Outcome; 2], i64)> {
         let mut paying = Vec::new();
         for Try { functions, merged } in tries {
@@ -361,8 +366,8 @@ impl Aligning<'_, '_> {
         paying
     }
 
-    /// What becomes of a function if it passes these arguments to a body, where a call of a thunk may execute `left` instructions
-    /// more, or any number. `None` if it cannot.
+    /// The disposition of a function if it passes these arguments to a body, where a call of a
+    /// thunk may execute `left` instructions more, or any number. `None` if it cannot.
     fn outcome(
         &mut self,
         function: FunctionIndex,
@@ -381,7 +386,7 @@ impl Aligning<'_, '_> {
         let calls = i64::from(passing) * i64::from(count);
         if plan.parameterised_body(function).is_none() {
             let keeps_symbol = uses.must_keep_symbol(plan, function).is_some();
-            // What passes extra arguments to it cannot pass them to its thunk.
+            // Callers that pass extra arguments to it cannot pass them to its thunk.
             let thunk = match extra_parameters(plan, merged_into, function) {
                 0 if keeps_symbol || count > 1 => sizes.thunk(signature, arguments, observes),
                 _ => None,
@@ -466,11 +471,12 @@ impl Aligning<'_, '_> {
         let plan = &mut *self.workbench.plan;
         members.sort_unstable_by_key(|&function| order(plan, function));
         let saved = Some(saved);
-        plan.record_similar(SimilarSet { members, parameters, selects: true, body, saved });
+        plan.record_similar(SimilarSet { members, parameters, has_selector: true, body, saved });
     }
 }
 
-/// How many instructions more a call of `func` may execute, one of two functions that are aligned, apart from those of the body.
+/// How many instructions more a call of `func` may execute, one of two functions that are aligned,
+/// apart from those of the body.
 fn left(func: &Function, outline: &Outline, alignment: &Alignment) -> i64 {
     let arms = alignment.blocks.iter().enumerate().map(|(number, parts)| {
         let (block, _) = outline.block(number);
@@ -501,7 +507,8 @@ impl<'a> Original<'a> {
         let mut func = emitted(plan, bodies, function);
         let folds = fold_branches(&mut func);
         let context = context(plan, function, &NoUnit, options);
-        // Calls that pass nothing more go to other functions only: what is equal before that is equal after it.
+        // Calls that pass nothing more go to other functions only: functions that are equal before
+        // are equal after it.
         let (outline, bytes) = match folds || func.dfg.num_insts() != instructions {
             true => (Cow::Owned(outlining.outline(&func, &context)?), None),
             false => (Cow::Borrowed(pairing.outline(function)?), *sizes.get(&function)?),
@@ -518,7 +525,8 @@ fn place(plan: &Plan, pair: &Pair) -> Place {
     (Reverse(pair.saved), pair.functions.map(|function| order(plan, function)))
 }
 
-/// Of the first pairs that have no function in common, takes out some. Looks at no later ones: there can be many.
+/// Of the first pairs that have no function in common, takes out some. Looks at no later ones:
+/// there can be many.
 fn take_first(pairs: &mut ByPlace, which: impl Fn(&Pair) -> bool) -> Vec<Pair> {
     let mut taken: EntitySet<FunctionIndex> = EntitySet::new();
     let apart = pairs.iter().filter(|(_, pair)| {
@@ -528,12 +536,12 @@ fn take_first(pairs: &mut ByPlace, which: impl Fn(&Pair) -> bool) -> Vec<Pair> {
         }
         is_apart
     });
-    let first = apart.take(IN_HAND).filter(|(_, pair)| which(pair));
+    let first = apart.take(PAIRS_PER_BATCH).filter(|(_, pair)| which(pair));
     let places: Vec<Place> = first.map(|(place, _)| *place).collect();
     places.iter().filter_map(|place| pairs.remove(place)).collect()
 }
 
-/// How many of the parameters of a function are extra arguments for what was merged into it.
+/// How many of the parameters of a function are extra arguments for functions merged into it.
 fn extra_parameters(plan: &Plan, merged_into: &Lists<u32>, function: FunctionIndex) -> usize {
     let members = merged_into.get(function.as_u32() as usize).iter();
     let passed =

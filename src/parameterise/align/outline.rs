@@ -1,9 +1,11 @@
 //! Outlines of functions: what each instruction is apart from its operands, block by block.
 //!
-//! Two functions are aligned by their outlines alone ([`blocks`](super::blocks)), so that many pairs can be looked at
-//! without a copy of a function. An outline is what the canonical walk writes of each instruction, with types in place of
-//! operands ([`Scratch::contents`]), and a hash of it. Hashes find the instructions that correspond to each other, and the
-//! contents decide whether they do. An outline does *not* have operands, nor constants that could be passed, but for their types.
+//! Two functions are aligned by their outlines alone ([`blocks`](super::blocks)), so that many
+//! pairs can be looked at without a copy of a function. An outline is what the canonical walk
+//! writes of each instruction, with types in place of operands ([`Scratch::contents`]), and a hash
+//! of it. Hashes find the instructions that correspond to each other, and the contents decide
+//! whether they do. An outline does *not* have operands, nor constants that could be passed, but
+//! for their types.
 
 use crate::canon::{self, Context, Encoding, Mark, Operand, Place, Scratch, only_destination};
 use alloc::vec::Vec;
@@ -17,15 +19,17 @@ use xxhash_rust::xxh3::xxh3_64;
 /// An outline. About 34 bytes for each instruction, and 16 for each constant that can be passed.
 #[derive(Clone)]
 pub(super) struct Outline {
-    /// In the order in which control flow first comes to them: dominators come before what they dominate.
+    /// In the order in which control flow first comes to them: dominators come before what they
+    /// dominate.
     blocks: Vec<Outlined>,
     /// The instructions, by position.
     pub insts: Vec<Inst>,
     /// The hash of the content of each; 0 for the last one of a block.
     keys: Vec<u32>,
-    /// The same, block by block ascending.
+    /// The keys, block by block ascending.
     sorted: Vec<u32>,
-    /// Where the content of each ends. It begins where that of the one before ends, or the head of its block.
+    /// Where the content of each ends. It begins where that of the one before ends, or the head of
+    /// its block.
     ends: Vec<u32>,
     contents: Vec<u8>,
     /// Constants that could be passed, ascending by position.
@@ -54,9 +58,9 @@ struct Outlined {
 }
 
 impl Outline {
-    /// The outline of a function in which symbols are replaced as `context` says. `None` for functions that the verifier
-    /// refuses, for those that take the address of a block, and for those with an address below a stack slot. Linear in the
-    /// size of the function.
+    /// The outline of a function in which symbols are replaced as `context` says. `None` for
+    /// functions that the verifier refuses, for those that take the address of a block, and for
+    /// those with an address below a stack slot. Linear in the size of the function.
     pub fn of(
         func: &Function,
         context: &Context<'_>,
@@ -106,7 +110,8 @@ impl Outline {
                 let data = &func.dfg.insts[inst];
                 match data.opcode() {
                     Opcode::GetExceptionHandlerAddress => return None,
-                    // Cranelift 0.135.8 compiles it as part of an access only, and arms may join their addresses.
+                    // Cranelift 0.135.8 compiles it as part of an access only, and arms may join
+                    // their addresses.
                     Opcode::StackAddr if is_below_its_slot(data) => return None,
                     Opcode::GetReturnAddress | Opcode::GetFramePointer => {
                         self.observes_its_frame = true;
@@ -158,18 +163,18 @@ impl Outline {
         &self.contents[range.start as usize..range.end as usize]
     }
 
-    /// What is written of the function before its blocks: signature, stack slots, stack limit.
+    /// The encoding of the function before its blocks: signature, stack slots, stack limit.
     pub fn header(&self) -> &[u8] {
         self.bytes(&(0..self.blocks[0].head.start))
     }
 
-    /// What is written of a block before its instructions.
+    /// The encoding of a block before its instructions.
     pub fn head(&self, number: usize) -> &[u8] {
         self.bytes(&self.blocks[number].head)
     }
 
-    /// What the instruction at a position of a block is apart from its operands and what can be passed. Of a branch, the
-    /// blocks to which it goes, by number.
+    /// The content of the instruction at a position of a block, apart from its operands and
+    /// passable constants. Of a branch, the blocks to which it goes, by number.
     pub fn content(&self, number: usize, position: u32) -> &[u8] {
         let (_, Range { start: first, .. }) = self.block(number);
         let start = match position == first {
@@ -179,7 +184,7 @@ impl Outline {
         self.bytes(&(start..self.ends[position as usize]))
     }
 
-    /// What the last instruction of a block is.
+    /// The content of the last instruction of a block.
     pub fn branch(&self, number: usize) -> &[u8] {
         let (_, Range { end, .. }) = self.block(number);
         self.content(number, end - 1)
@@ -225,8 +230,8 @@ fn is_below_its_slot(data: &InstructionData) -> bool {
     matches!(data, InstructionData::StackAddr { offset, .. } if i32::from(*offset) < 0)
 }
 
-/// The constant of an instruction that a parameter could take the place of: an integer of up to 64 bits, or an offset that
-/// is added to an address of this type.
+/// The constant of an instruction that a parameter could take the place of: an integer of up to 64
+/// bits, or an offset that is added to an address of this type.
 fn passed(data: &InstructionData, operand: Option<Operand>) -> Option<(Type, u64)> {
     let (ty, bits) = match (data, operand?) {
         (
@@ -271,7 +276,8 @@ pub(super) struct Constants<'a> {
 }
 
 impl Constants<'_> {
-    /// The constant of the instruction at a position, which must not be less than the one asked for before.
+    /// The constant of the instruction at a position, which must not be less than the one asked for
+    /// before.
     pub fn at(&mut self, position: u32) -> Option<(Type, u64)> {
         while let [first, rest @ ..] = self.left {
             match first.position.cmp(&position) {

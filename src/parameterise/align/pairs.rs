@@ -1,11 +1,12 @@
 //! Pairs of functions that are worth a body, and what it is estimated to save.
 //!
-//! Functions are compared in four steps, each of which looks at fewer of them, and longer: counts that are known without
-//! reading a function; sketches ([`sketch`](super::sketch)), which take a scan; what their outlines have in common, which take a
-//! canonical walk; and alignments of those pairs that would be tried. A function that has the counts of no other one is
-//! not read, and one that resembles no other one is not walked. Nothing is copied. What was found out about a function is
-//! kept from round to round, also where its calls go to other functions by now: an estimate costs bytes if it is wrong,
-//! never correctness.
+//! Functions are compared in four steps, each of which looks at fewer of them, and longer: counts
+//! that are known without reading a function; sketches ([`sketch`](super::sketch)), which take a
+//! scan; what their outlines have in common, which take a canonical walk; and alignments of those
+//! pairs that would be tried. A function that has the counts of no other one is not read, and one
+//! that resembles no other one is not walked. Nothing is copied. The findings about a function are
+//! kept from round to round, also where its calls go to other functions by now: an estimate costs
+//! bytes if it is wrong, never correctness.
 
 use super::blocks::{self, Alignment};
 use super::outline::{Outline, in_common};
@@ -32,7 +33,7 @@ pub(super) type ByFunction<T> = HashMap<FunctionIndex, T, FxBuildHasher>;
 /// Sketches of functions; `None` of one that is not aligned.
 pub(crate) type Sketches = HashMap<FunctionIndex, Option<Sketch>, FxBuildHasher>;
 
-/// What was found out about functions in order to pair them.
+/// The findings about functions for pairing them.
 pub(super) struct Pairing<'a> {
     /// Of the functions of the unit.
     counts: &'a PrimaryMap<FunctionIndex, Counts>,
@@ -50,8 +51,8 @@ pub(super) struct Pair {
     pub functions: [FunctionIndex; 2],
     /// Predicted bytes of the two functions.
     pub before: i64,
-    /// Estimated bytes that are saved, without those of what calls the body or jumps to it; the most that an alignment could
-    /// show, until there is one.
+    /// Estimated bytes that are saved, without those of what calls the body or jumps to it; the
+    /// most that an alignment could show, until there is one.
     pub saved: i64,
     /// Until they are aligned, how many instructions may be in gaps for enough to be saved.
     pub most: Option<usize>,
@@ -77,8 +78,9 @@ impl<'a> Pairing<'a> {
         Pairing { counts, sketches, outlines, known }
     }
 
-    /// Pairs of these functions that were not found before and may save `share`. Reads each new function up to three times;
-    /// linear in their sizes, and in the number of pairs. `sizes` are predicted bytes.
+    /// Pairs of these functions that were not found before and may save `share`. Reads each new
+    /// function up to three times; linear in their sizes, and in the number of pairs. `sizes` are
+    /// predicted bytes.
     pub fn pairs(
         &mut self,
         functions: &[FunctionIndex],
@@ -137,7 +139,8 @@ impl<'a> Pairing<'a> {
             let mut found: Vec<Pair> = estimated.into_iter().flatten().collect();
             let is_few = |found: usize| cost::is_few(found, compared.len(), effort.promising);
             let mut few = is_few(found.len());
-            // The others may be less promising than they look, too; alignments of a part of them estimate in which proportion.
+            // The others may be less promising than they look, too; alignments of a part of them
+            // estimate in which proportion.
             if !few && effort.promising > 0 {
                 let mut number = 0..;
                 let is_sampled = |_: &mut Pair| number.next().is_some_and(|at| at % SAMPLED == 0);
@@ -156,7 +159,8 @@ impl<'a> Pairing<'a> {
         promising
     }
 
-    /// Aligns pairs that are not aligned yet, and finds what they save. Leaves out those that save too little.
+    /// Aligns pairs that are not aligned yet, and finds what they save. Leaves out those that save
+    /// too little.
     pub fn align(
         &self,
         pairs: Vec<Pair>,
@@ -253,7 +257,8 @@ impl ResolveSymbol for CalledSymbols<'_> {
     }
 }
 
-/// Of functions with their counts those that have a companion: one with the same digest and about as many instructions.
+/// Of functions with their counts those that have a companion: one with the same digest and a
+/// similar number of instructions.
 fn with_companions(mut counted: Vec<(FunctionIndex, Counts)>) -> Vec<(FunctionIndex, Counts)> {
     counted.retain(|(_, counts)| counts.instructions as usize >= cost::MIN_ALIGNED);
     counted
@@ -288,8 +293,9 @@ struct Resemblance {
 }
 
 impl Resemblance {
-    /// No alignment finds more in common, or fewer gaps: whatever the order of instructions within blocks. `None` if
-    /// the functions differ in too much, or in what is no instruction, such as where branches go.
+    /// No alignment finds more in common, or fewer gaps: whatever the order of instructions within
+    /// blocks. `None` if the functions differ in too much, or in what is no instruction, such as
+    /// where branches go.
     fn at_most([a, b]: [&Outline; 2]) -> Option<Resemblance> {
         let (mut common, mut gaps) = (0, 0);
         if a.blocks() != b.blocks() || a.header() != b.header() {
@@ -310,8 +316,8 @@ impl Resemblance {
         few.then_some(Resemblance { instructions, common, gaps })
     }
 
-    /// How many instructions may be in gaps, if functions that have so much less in common are still `enough`. `None` if
-    /// these are not.
+    /// How many instructions may be in gaps, if functions that have so much less in common are
+    /// still `enough`. `None` if these are not.
     fn most_differing(&self, enough: impl Fn(&Resemblance) -> bool) -> Option<usize> {
         let all: usize = self.instructions.iter().sum();
         let with = |differing: usize| Resemblance { common: (all - differing) / 2, ..*self };
@@ -335,7 +341,7 @@ impl Resemblance {
         self.instructions.map(|count| cost::LEAST_INSTRUCTION * count as i64)
     }
 
-    /// What a body for two functions of these sizes saves.
+    /// The estimated saving of a body for two functions of these sizes.
     fn saves(&self, functions: [FunctionIndex; 2], [a, b]: [i64; 2]) -> Pair {
         let all: usize = self.instructions.iter().sum();
         let common = (a + b) * self.common as i64 / all.max(1) as i64;

@@ -1,7 +1,7 @@
 //! Parameterised bodies that were merged into others: their symbols will not be defined.
 //!
-//! Extra arguments and bodies that name them name their representatives instead, and they leave the plan. Nothing is decided
-//! here.
+//! Extra arguments and bodies that name them name their representatives instead, and they leave the
+//! plan. Nothing is decided here.
 
 use crate::extra_argument::ExtraArgument;
 use crate::plan::{Disposition, Plan};
@@ -12,7 +12,8 @@ use cranelift_codegen::ir::{Function, UserExternalName};
 use hashbrown::HashSet;
 use rustc_hash::FxBuildHasher;
 
-/// Removes the parameterised bodies that a plan merges away, and every reference to them. Linear in the size of the plan.
+/// Removes the parameterised bodies that a plan merges away, and every reference to them. Linear in
+/// the size of the plan.
 pub(super) fn remove_merged_bodies(plan: &mut Plan) {
     let parameterised = plan.new_bodies().iter().filter(|new| new.copy_of().is_none());
     let removed = parameterised.map(|new| plan.entry(new.function()));

@@ -1,13 +1,16 @@
 //! Which functions are worth aligning: those with like blocks and many equal pairs of opcodes.
 //!
-//! Of each function a digest of its signature and of its blocks, in any order, is made, and a MinHash sketch of its opcodes, two at a
-//! time: the part of the hashes that two sketches share is an estimate of the part of such pairs that the functions
-//! share (Jaccard). Only functions with equal digests are paired, and of many only those that share a band of the sketch.
-//! An error costs bytes or time, never correctness.
+//! Of each function a digest of its signature and of its blocks, in any order, is made, and a
+//! MinHash sketch of its opcodes, two at a time: the part of the hashes that two sketches share is
+//! an estimate of the part of such pairs that the functions share (Jaccard). Only functions with
+//! equal digests are paired, and of many only those that share a band of the sketch. An error costs
+//! bytes or time, never correctness.
 //!
-//! Sources: A. Broder, *On the resemblance and containment of documents* (1997); P. Li, A. Owen, C. Zhang, *One Permutation
-//! Hashing* (NIPS 2012), and A. Shrivastava, P. Li, *Densifying One Permutation Hashing* (ICML 2014), for one hash of each
-//! pair of opcodes; R. Rocha et al., *HyFM: Function Merging for Free* (LCTES 2021) and S. Stirling et al., *F3M: Fast Focused Function Merging* (CGO 2022) for functions.
+//! Sources: A. Broder, *On the resemblance and containment of documents* (1997); P. Li, A. Owen, C.
+//! Zhang, *One Permutation Hashing* (NIPS 2012), and A. Shrivastava, P. Li, *Densifying One
+//! Permutation Hashing* (ICML 2014), for one hash of each pair of opcodes; R. Rocha et al., *HyFM:
+//! Function Merging for Free* (LCTES 2021) and S. Stirling et al., *F3M: Fast Focused Function
+//! Merging* (CGO 2022) for functions.
 
 use super::cost::Effort;
 use crate::canon::Counts;
@@ -22,18 +25,18 @@ const HASHES: usize = 32;
 /// How many hashes make a band.
 const BAND: usize = 4;
 
-/// What is known of a function in order to find functions that resemble it.
+/// The sketch of a function, by which functions that resemble it are found.
 #[derive(Clone, Debug)]
 pub(crate) struct Sketch {
-    /// A digest of what is no part of a block, and of what blocks there are.
+    /// A digest of the parts outside of blocks, and of the kinds of blocks.
     graph: u64,
     hashes: [u32; HASHES],
     instructions: u32,
 }
 
 impl Sketch {
-    /// The sketch of a function with these counts, whether the verifier accepts it or not. `None` if it is not aligned. Linear
-    /// in its size.
+    /// The sketch of a function with these counts, whether the verifier accepts it or not. `None`
+    /// if it is not aligned. Linear in its size.
     pub fn of(func: &Function, counts: Counts) -> Option<Sketch> {
         if !func.dynamic_stack_slots.is_empty() {
             return None;
@@ -64,7 +67,8 @@ impl Sketch {
         Some(sketch)
     }
 
-    /// Gives each bin that nothing fell into the hash of the next one that has one, made different by the distance.
+    /// Gives each bin that nothing fell into the hash of the next one that has one, made different
+    /// by the distance.
     fn fill(&mut self) {
         let own = self.hashes;
         for (at, hash) in self.hashes.iter_mut().enumerate() {
@@ -100,8 +104,8 @@ impl Sketch {
         self.graph
     }
 
-    /// Whether functions that are kept apart are compared with each other by what follows ([`pairs`]), if few others resemble
-    /// them more.
+    /// Whether functions that are kept apart are compared with each other by what follows
+    /// ([`pairs`]), if few others resemble them more.
     pub(in crate::parameterise) fn resembles(&self, other: &Sketch, effort: Effort) -> bool {
         effort.hashes * self.shared(other) >= HASHES
     }
@@ -115,7 +119,8 @@ impl Sketch {
     }
 }
 
-/// Enough to spread pairs of opcodes evenly (D. Knuth's multiplicative hashing, with the bits folded).
+/// Enough to spread pairs of opcodes evenly (D. Knuth's multiplicative hashing, with the bits
+/// folded).
 fn mixed(value: u64) -> u64 {
     let mixed = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
@@ -128,8 +133,8 @@ pub(super) struct Pair {
     pub shared: usize,
 }
 
-/// Pairs of functions that are worth aligning, those first that have most instructions in common, by their sketches. For
-/// each function the few that are most similar to it are considered.
+/// Pairs of functions that are worth aligning, those first that have most instructions in common,
+/// by their sketches. For each function the few that are most similar to it are considered.
 pub(super) fn pairs(sketches: &[Option<&Sketch>], effort: Effort) -> Vec<Pair> {
     let sketch = |at: u32| sketches[at as usize].expect("has a band");
     let mut bands: Vec<(u64, u32)> = Vec::new();

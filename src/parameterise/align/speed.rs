@@ -1,7 +1,8 @@
 //! Whether code that branches by a selector runs about as fast as the functions that it replaces.
 //!
-//! A branch by the selector goes the same way in every call from one place, so it is predicted; what it costs are the
-//! instructions. So there must be enough other ones around it. This module does *not* estimate how often code runs, but for loops.
+//! A branch by the selector goes the same way in every call from one place, so it is predicted;
+//! what it costs are the instructions. So there must be enough other ones around it. This module
+//! does *not* estimate how often code runs, but for loops.
 
 use super::blocks::{Aligned, Alignment};
 use super::cost;
@@ -11,11 +12,11 @@ use cranelift_codegen::ir::Function;
 use cranelift_codegen::loop_analysis::Loop;
 use cranelift_entity::SecondaryMap;
 
-/// Whether arms are rare enough in each loop of `func`, the first of two functions that are aligned. Nearly linear in its
-/// size.
+/// Whether arms are rare enough in each loop of `func`, the first of two functions that are
+/// aligned. Nearly linear in its size.
 pub(super) fn is_kept(func: &Function, outline: &Outline, alignment: &Alignment) -> bool {
     let loops = loops(func);
-    /// What is in a loop, and in none that is in it.
+    /// The blocks of a loop that are in no inner loop.
     #[derive(Clone, Default)]
     struct Content {
         instructions: usize,

@@ -1,5 +1,5 @@
-//! What judging has to know of callees in which functions differ: which calls must stay direct, and which callees become
-//! thunks because their addresses are passed.
+//! The rules for callees in which functions differ: which calls must stay direct, and which callees
+//! become thunks because their addresses are passed.
 
 use super::{Judge, Work};
 use crate::apply::not_redirected;
@@ -15,8 +15,9 @@ use alloc::vec::Vec;
 use cranelift_codegen::ir::Signature;
 
 impl<'b> Work<'_, 'b> {
-    /// The columns of a set that are direct calls and must stay direct: those of a callee that would need a thunk and can
-    /// have none; and, unless only size counts, those in loops, and of functions in one cycle of the call graph.
+    /// The columns of a set that are direct calls and must stay direct: those of a callee that
+    /// would need a thunk and can have none; and, unless only size counts, those in loops, and of
+    /// functions in one cycle of the call graph.
     pub(super) fn stay_direct(&mut self, set: &Set<'_>) -> Vec<usize> {
         let mut direct = self.without_thunk(set);
         direct.extend(self.stay_fast(set));
@@ -55,7 +56,8 @@ impl<'b> Work<'_, 'b> {
         direct
     }
 
-    /// The columns of callees that would need a thunk if their addresses were passed, and can have none.
+    /// The columns of callees that would need a thunk if their addresses were passed, and can have
+    /// none.
     fn without_thunk(&mut self, set: &Set<'_>) -> Vec<usize> {
         let Set { table, rows, parameters } = set;
         let mut columns = Vec::new();
@@ -79,8 +81,8 @@ impl<'b> Work<'_, 'b> {
         columns
     }
 
-    /// The function that becomes a thunk if the address in a cell is passed, because only its calls pass its extra
-    /// arguments so far; with its own signature.
+    /// The function that becomes a thunk if the address in a cell is passed, because only its calls
+    /// pass its extra arguments so far; with its own signature.
     fn becomes_thunk(&self, cell: Cell) -> Option<(FunctionIndex, &'b Signature)> {
         let Work { table, judge, .. } = self;
         let Some(Value::Callee { symbol, signature, .. }) = table.value(cell) else {
@@ -92,7 +94,8 @@ impl<'b> Work<'_, 'b> {
         matches!(disposition, Disposition::Redirect { to: _ }).then_some((function, signature))
     }
 
-    /// Bytes of the thunks that callees need because their addresses are passed. `None` if there is no thunk for one.
+    /// Bytes of the thunks that callees need because their addresses are passed. `None` if there is
+    /// no thunk for one.
     pub(super) fn thunks_of_callees(
         &mut self,
         rows: &[u32],

@@ -1,5 +1,5 @@
-//! Whether calls of a body run about as fast as those of the functions that are judged: what a body executes in addition for an
-//! argument plan, and which functions are too short for a thunk.
+//! Whether calls of a body run about as fast as those of the functions that are judged: what a body
+//! executes in addition for an argument plan, and which functions are too short for a thunk.
 
 use super::Work;
 use crate::apply::not_redirected;
@@ -53,7 +53,7 @@ fn computed(value: &Value) -> i64 {
 }
 
 impl Work<'_, '_> {
-    /// What is known of the speed of the functions of the table, if they must stay as fast.
+    /// The speed of the functions of the table, if they must stay as fast.
     fn speed(&mut self) -> Option<&Speed> {
         if self.judge.options.similar.policy != Policy::Balanced {
             return None;
@@ -70,13 +70,15 @@ impl Work<'_, '_> {
         self.speed.as_ref()
     }
 
-    /// How many instructions more a call may execute that passes what an argument plan says, if that matters.
+    /// How many instructions more a call may execute that passes what an argument plan says, if
+    /// that matters.
     pub(super) fn left(&mut self, rows: &[u32], argument_plan: &ArgumentPlan) -> Option<i64> {
         let table = self.table;
         self.speed().map(|speed| speed.left(table, rows, argument_plan))
     }
 
-    /// The functions of a set that could share a body if it had one argument and nothing to compute, and the others.
+    /// The functions of a set that could share a body if it had one argument and nothing to
+    /// compute, and the others.
     pub(super) fn fast_enough(&mut self, set: &Set<'_>) -> (Vec<u32>, Vec<u32>) {
         let keeps_symbol = |row: &u32| self.must_keep_symbol(set.table.function(*row));
         let (needed, others): (Vec<u32>, Vec<u32>) =

@@ -1,14 +1,15 @@
-//! Judging: which functions of a set that differ only where parameters can stand should share a body, and what that body
-//! is.
+//! Judging: which functions of a set that differ only where parameters can stand should share a
+//! body, and what that body is.
 //!
-//! A set is divided into parts; of each part, the ways to pass the differences to one body are compared, the body is
-//! made, and it is accepted if it really pays, by the predicted sizes of the first function, of the body, of thunks, and of
-//! calls that pass arguments. Nothing is written into the plan here (`accept` does), so that several sets can be judged at a time.
+//! A set is divided into parts; of each part, the ways to pass the differences to one body are
+//! compared, the body is made, and it is accepted if it really pays, by the predicted sizes of the
+//! first function, of the body, of thunks, and of calls that pass arguments. Nothing is written
+//! into the plan here (`accept` does), so that several sets can be judged at a time.
 
 mod callees;
 mod fast;
 
-use crate::apply::{Written, emitted, emitted_as, not_redirected};
+use crate::apply::{KeptCalls, emitted, emitted_as, not_redirected};
 use crate::canon::{self, Place};
 use crate::extra_argument::ExtraArgument;
 use crate::ir::observes_its_frame;
@@ -75,12 +76,13 @@ impl Verdict {
     }
 }
 
-/// A set, and what was judged of it.
+/// A set, and the judgement of it.
 pub(super) struct Judged<'t> {
     pub set: Set<'t>,
     /// The rows that share a body, each with it.
     pub paying: Vec<(Vec<u32>, Candidate)>,
-    /// Rows that were judged and do not share a body, with the reason, and the bytes that a body would save.
+    /// Rows that were judged and do not share a body, with the reason, and the bytes that a body
+    /// would save.
     pub kept: Vec<(Vec<u32>, Reason, Option<i64>)>,
     /// Bodies that were made, and copies for them.
     pub counts: SimilarCounts,
@@ -89,7 +91,8 @@ pub(super) struct Judged<'t> {
 }
 
 impl Outcomes {
-    /// Of functions that share a body whatever it costs: they become thunks only where their symbols are needed.
+    /// Of functions that share a body whatever it costs: they become thunks only where their
+    /// symbols are needed.
     pub fn new(members: Vec<Member>) -> Outcomes {
         Outcomes { members, cost: 0 }
     }
@@ -112,12 +115,13 @@ impl<'t> Judged<'t> {
     }
 }
 
-/// What judging reads: the plan so far, and what is known of the unit.
+/// The inputs of judging: the plan so far, and the state of the unit.
 pub(super) struct Judge<'a> {
     pub plan: &'a Plan,
     pub uses: &'a Uses,
     pub options: &'a Options<'a>,
-    /// The cycle of the call graph that a function is in, by number, if calls within cycles are not to become indirect.
+    /// The cycle of the call graph that a function is in, by number, if calls within cycles are not
+    /// to become indirect.
     pub cycles: &'a SecondaryMap<FunctionIndex, Option<u32>>,
     pub probed: &'a Probed,
     pub model: SizeModel,
@@ -163,8 +167,8 @@ impl Judge<'_> {
             };
             let (reason, saved) = match verdict {
                 Verdict::Pays(candidate) => {
-                    // A body grows while it is made, and is kept until the unit is emitted: a copy takes no more memory
-                    // than it needs.
+                    // A body grows while it is made, and is kept until the unit is emitted: a copy
+                    // takes no more memory than it needs.
                     let body = candidate.body.clone();
                     paying.push((rows, Candidate { body, ..*candidate }));
                     continue;
@@ -197,7 +201,8 @@ struct Work<'a, 'b> {
     scratch: &'b mut canon::Scratch,
     encoding: &'b mut canon::Encoding,
     sizes: Sizes<'b>,
-    /// Bytes of functions with so many instructions: where calls go elsewhere and pass nothing more, they take the same.
+    /// Bytes of functions by their numbers of instructions. A function whose calls go elsewhere and
+    /// pass nothing more keeps its size.
     known: HashMap<(FunctionIndex, usize), i64, FxBuildHasher>,
     counts: &'b mut SimilarCounts,
     /// Once it is needed.
@@ -265,9 +270,9 @@ impl Work<'_, '_> {
         Some(Problem { body, thunks, rows, columns })
     }
 
-    /// Bytes of thunks of this signature that pass up to `most` arguments, without what it takes to pass each alone. (What
-    /// calls take is not counted so: where sets were divided by that as well, fewer callers stayed similar, and units with many
-    /// arguments saved up to a tenth less.)
+    /// Bytes of thunks of this signature that pass up to `most` arguments, without what it takes to
+    /// pass each alone. (What calls take is not counted so: where sets were divided by that as
+    /// well, fewer callers stayed similar, and units with many arguments saved up to a tenth less.)
     fn thunks(&mut self, signature: &Signature, most: usize) -> Vec<Option<i64>> {
         let most = most.min(cost::MAX_COUNTED_ARGUMENTS);
         if let Some(known) = self.sizes.own.thunks.get(&(most, signature.clone())) {
@@ -299,7 +304,8 @@ impl Work<'_, '_> {
         self.sizes.passing(alone, zeros, &arguments).map(i64::from)
     }
 
-    /// Determines whether a body for some rows of the table pays, and which argument plan is best for it.
+    /// Determines whether a body for some rows of the table pays, and which argument plan is best
+    /// for it.
     fn judge(&mut self, rows: &[u32], direct: &[usize]) -> Verdict {
         let Judge { plan, uses, options, .. } = *self.judge;
         let table = self.table;
@@ -326,7 +332,8 @@ impl Work<'_, '_> {
         best
     }
 
-    /// Determines whether a body with this argument plan pays. What saves less than `best` need not be known exactly.
+    /// Determines whether a body with this argument plan pays. A saving less than `best` need not
+    /// be known exactly.
     fn judge_argument_plan(
         &mut self,
         rows: &[u32],
@@ -369,8 +376,9 @@ impl Work<'_, '_> {
         }
     }
 
-    /// The disposition of each of these functions: the one that takes fewer bytes. Fails if one of them needs a
-    /// thunk and there is none, if there can be no such call, or if a body would have too many parameters.
+    /// The disposition of each of these functions: the one that takes fewer bytes. Fails if one of
+    /// them needs a thunk and there is none, if there can be no such call, or if a body would have
+    /// too many parameters.
     fn outcomes(
         &mut self,
         rows: &[u32],
@@ -384,7 +392,7 @@ impl Work<'_, '_> {
         };
         let mut outcomes = Outcomes { members: Vec::new(), cost };
         let mut left = None;
-        // The same for all rows: it depends on the types.
+        // One result for all rows: it depends on the types.
         let mut zeros = None;
         for (at, &row) in rows.iter().enumerate() {
             let extra_arguments = argument_plan.arguments(self.table, row, at);
@@ -463,7 +471,7 @@ pub(super) fn body_of_rows(
     body::fold_branches(&mut body);
     body::parameterise(&mut body, &CALLEE, &parameters, &recursive, options);
     if !table.written().is_empty() {
-        plan.redirect(&mut body, Written::none());
+        plan.redirect(&mut body, KeptCalls::none());
     }
     body
 }

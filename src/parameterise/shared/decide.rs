@@ -1,8 +1,8 @@
 //! Which functions of one shape, of all units, share a body, and by which parameters.
 //!
-//! The functions of a shape are divided as those of one unit are (`split`), by what their summaries say. Sizes are predicted, and each
-//! function is counted with a thunk: whether its callers could pass the extra arguments is known to its unit only. It
-//! does *not* compare code.
+//! The functions of a shape are divided as those of one unit are (`split`), by what their summaries
+//! say. Sizes are predicted, and each function is counted with a thunk: whether its callers could
+//! pass the extra arguments is known to its unit only. It does *not* compare code.
 
 use super::super::cost::Share;
 use super::super::split::{Column, Part, Problem, Row};
@@ -17,14 +17,18 @@ use rustc_hash::FxBuildHasher;
 /// Bytes of a jump on x86-64; one more than on aarch64.
 const JUMP: i64 = 5;
 
-/// How many extra arguments find a register, roughly; each further one takes [`FURTHER`] bytes more.
+/// How many extra arguments find a register, roughly; each further one takes [`FURTHER`] bytes
+/// more.
 const REGISTERS: usize = 4;
 const FURTHER: i64 = 4;
 
-/// Decides which functions of a shape share bodies by a policy: for [`combine`](crate::units::combine). Each set has functions of two
-/// units or more. The sets that save most come first.
+/// Decides which functions of a shape share bodies by a policy: for
+/// [`combine`](crate::units::combine). Each set has functions of two units or more. The sets that
+/// save most come first.
 ///
 /// The result depends on the functions and their order only. O(n log n) in the number of functions.
+///
+/// See the [example](crate::across).
 pub fn decide_sharing(group: &Group<'_>, policy: Policy) -> Vec<SetDecision> {
     let rows = &group.rows;
     let share = Share::of(policy);
@@ -44,7 +48,7 @@ pub fn decide_sharing(group: &Group<'_>, policy: Policy) -> Vec<SetDecision> {
         }
         divide(rows, &rows_of_set, &parameters, policy, share, &mut decisions);
     }
-    // What is within one unit, the unit does better by itself: it knows the callers, and compares code.
+    // Functions within one unit are left to the unit: it knows the callers, and compares code.
     let unit = |row: &u32| rows[*row as usize].unit;
     decisions
         .retain(|decision| decision.rows.iter().any(|row| unit(row) != unit(&decision.rows[0])));
@@ -52,7 +56,8 @@ pub fn decide_sharing(group: &Group<'_>, policy: Policy) -> Vec<SetDecision> {
     decisions
 }
 
-/// Groups of two or more rows that agree where nothing can be passed, in the order of their first rows.
+/// Groups of two or more rows that agree where nothing can be passed, in the order of their first
+/// rows.
 fn comparable(rows: &[GroupRow]) -> Vec<Vec<u32>> {
     group(rows, 0..rows.len() as u32, |row| {
         let cells = row.cells.iter().enumerate();
@@ -195,7 +200,8 @@ fn problem(
     }
 }
 
-/// The bytes that it takes to pass what a cell holds. From the encodings of x86-64; on aarch64 they are 4 or 8.
+/// The bytes that it takes to pass what a cell holds. From the encodings of x86-64; on aarch64 they
+/// are 4 or 8.
 fn passing(cell: &Cell) -> i64 {
     let constant = |bits: u128| match bits {
         0 => 2,

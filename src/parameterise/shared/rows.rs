@@ -1,10 +1,10 @@
-//! What other units must know of the functions of this one: their shapes, and their cells.
+//! The summary of the functions of this unit for other units: their shapes, and their cells.
 //!
-//! Functions are compared as they are written: no call is redirected, because other units know a function by its symbol, or
-//! do not know it at all. What only this unit can see is known by a digest of what it does. This module reads; it does *not*
-//! decide.
+//! Functions are compared as they are written: no call is redirected, because other units know a
+//! function by its symbol, or do not know it at all. A symbol that only this unit can see is known
+//! by a digest of its behaviour. This module reads; it does *not* decide.
 
-use crate::apply::Written;
+use crate::apply::KeptCalls;
 use crate::canon::{Context, Digest, Encoding, Mark, Place, Scratch, code_digest, encode};
 use crate::congruence::Compiled;
 use crate::content::{Contents, Names, Target, digests};
@@ -54,9 +54,11 @@ impl Rows {
     }
 }
 
-/// The rows of the functions that a plan keeps after identical merging and of which the shape is `wanted`.
+/// The rows of the functions that a plan keeps after identical merging and of which the shape is
+/// `wanted`.
 ///
-/// Walks every function once: what only this unit can see is known by a digest of all that it reaches.
+/// Walks every function once: what only this unit can see is known by a digest of all that it
+/// reaches.
 pub(super) fn rows(
     plan: &Plan,
     compiled: &Compiled,
@@ -100,7 +102,7 @@ pub(super) fn rows(
     Rows { rows, identities }
 }
 
-/// What the digest of a function that only this unit can see is made of.
+/// The input of the digest of a function that only this unit can see.
 struct LocalContents {
     own: Digest,
     references: Vec<(Kind, UserExternalName)>,
@@ -130,7 +132,8 @@ impl Reader<'_> {
         encode(body, &context, &mut self.scratch, &mut self.encoding).is_ok()
     }
 
-    /// Keeps what the digest of the function that was just walked is made of, if only this unit can see the function.
+    /// Keeps what the digest of the function that was just walked is made of, if only this unit can
+    /// see the function.
     fn keep_contents(&mut self, function: FunctionIndex, body: &Function) {
         let entry = self.plan.entry(function);
         if entry.attributes().linkage != Linkage::Local {
@@ -147,7 +150,8 @@ impl Reader<'_> {
         self.contents.push(LocalContents { own, references });
     }
 
-    /// What the function that was just walked has at each place. `None` for a function whose calls may be patched.
+    /// The values of the function that was just walked at all places. `None` for a function whose
+    /// calls may be patched.
     fn cells(&mut self, function: FunctionIndex, body: &Function) -> Option<Vec<Cell>> {
         if body.dfg.ext_funcs.values().any(|callee| callee.patchable) {
             return None;
@@ -155,7 +159,7 @@ impl Reader<'_> {
         let Reader { plan, options, scratch, encoding, numbers, symbols: known, .. } = self;
         let entry = plan.entry(function);
         let own = (entry.attributes().linkage != Linkage::Preemptible).then_some(entry.symbol());
-        let symbols = Symbols { plan, earlier: None, options, written: Written::all() };
+        let symbols = Symbols { plan, earlier: None, options, written: KeptCalls::all() };
         let addressed = blocks_with_addresses(body);
         let mut number = |symbol: UserExternalName| {
             *numbers.entry(symbol).or_insert_with_key(|symbol| {
@@ -205,11 +209,11 @@ impl Reader<'_> {
         Some(cells)
     }
 
-    /// What each symbol of a cell means.
+    /// The meaning of each symbol of a cell.
     fn identities(self, bodies: &mut dyn Bodies) -> Vec<Identity> {
         let Reader { plan, symbols, contents, local, .. } = self;
         let content = |symbol: &UserExternalName| local[plan.function(symbol)?];
-        // What other units cannot see and has no digest differs from everything else.
+        // A symbol that other units cannot see and that has no digest differs from everything else.
         let mut name = |symbol: &UserExternalName| -> String {
             bodies.link_name(symbol).unwrap_or_else(|| format!("{symbol} of one unit"))
         };

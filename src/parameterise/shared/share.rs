@@ -1,9 +1,10 @@
 //! Makes the bodies that a sharing map names from the functions of this unit.
 //!
-//! A map says of a shape which functions share a body: those that agree in some columns, by a hash, and hold one value in the columns
-//! of each parameter. Every unit with such a function makes the body from the function, so that all make the same one. Nothing
-//! of the map is trusted: a body is made of this unit's own code and proved like every other one, so a wrong map costs
-//! bytes. It does *not* ask whether a body pays: that was decided over all units.
+//! A map says of a shape which functions share a body: those that agree in some columns, by a hash,
+//! and hold one value in the columns of each parameter. Every unit with such a function makes the
+//! body from the function, so that all make the same one. Nothing of the map is trusted: a body is
+//! made of this unit's own code and proved like every other one, so a wrong map costs bytes. It
+//! does *not* ask whether a body pays: that was decided over all units.
 
 use super::super::argument_plan::ArgumentPlan;
 use super::super::judge::{Candidate, Outcomes, body_of_rows};
@@ -12,7 +13,7 @@ use super::super::value::{Symbols, Value};
 use super::super::workbench::Member;
 use super::super::{Memory, Search, body, cost, walk_redirected};
 use super::rows::{Row, Rows, Shape, rows};
-use crate::apply::{Written, emitted_as};
+use crate::apply::{KeptCalls, emitted_as};
 use crate::congruence::Encodings;
 use crate::extra_argument::ExtraArgument;
 use crate::ir::observes_its_frame;
@@ -26,14 +27,14 @@ use alloc::vec::Vec;
 use cranelift_entity::EntitySet;
 use cranelift_mergefunc_units::{SharedSet, SharingMap, fixed_hash};
 
-/// What a sharing map says of the functions of a unit.
+/// The sets that a sharing map has for the functions of a unit.
 #[derive(Default)]
 pub(crate) struct Shared {
     /// The parameters of bodies, and the functions that share each, ascending.
     sets: Vec<(Vec<Vec<u32>>, Vec<FunctionIndex>)>,
     /// Functions that equal functions of other units.
     pub equal: EntitySet<FunctionIndex>,
-    /// What of the map does not fit.
+    /// The number of entries of the map that do not fit.
     ignored: usize,
 }
 
@@ -45,8 +46,8 @@ impl Shared {
     }
 }
 
-/// What a map says of the functions that a plan keeps after identical merging. Walks every function once, and those that share
-/// a parameterised body once more.
+/// The sets of a map for the functions that a plan keeps after identical merging. Walks every
+/// function once, and those that share a parameterised body once more.
 pub(crate) fn matched(
     plan: &Plan,
     encodings: &Encodings,
@@ -123,7 +124,7 @@ impl Search<'_, '_> {
 
     /// Functions as they are written, by shape: one table, unless digests of shapes collide.
     fn tables_as_written(&mut self, functions: &[FunctionIndex]) -> Vec<Table> {
-        let written = Arc::new(Written::all().clone());
+        let written = Arc::new(KeptCalls::all().clone());
         let symbols = Symbols {
             plan: self.workbench.plan,
             earlier: None,
@@ -154,7 +155,8 @@ impl Search<'_, '_> {
         tables.into_values().collect()
     }
 
-    /// Makes the rows of a table share a body, those that really differ in these parameters only. Returns how many those are.
+    /// Makes the rows of a table share a body, those that really differ in these parameters only.
+    /// Returns how many those are.
     fn share_rows(&mut self, table: &Table, parameters: &[Vec<u32>]) -> usize {
         let parameters: Vec<Parameter> = parameters
             .iter()
@@ -210,8 +212,8 @@ impl Search<'_, '_> {
         rows.len()
     }
 
-    /// Whether a function that equals others would pass a symbol that they may not have named, where another definition can take
-    /// that symbol.
+    /// Whether a function that equals others would pass a symbol that they may not have named,
+    /// where another definition can take that symbol.
     fn passes_for_others(&self, table: &Table, row: u32, parameters: &[Parameter]) -> bool {
         let values = parameters
             .iter()
@@ -228,7 +230,8 @@ impl Search<'_, '_> {
             && values.flat_map(Value::arguments).any(|argument| is_ambiguous(&argument))
     }
 
-    /// The body for some rows, and what becomes of them. `None` if one of them needs a thunk that there is not.
+    /// The body for some rows, and their dispositions. `None` if one of them needs a thunk that
+    /// there is not.
     fn shared_candidate(
         &mut self,
         table: &Table,

@@ -1,15 +1,15 @@
-//! Writes the IR that Wasmtime makes of some programs of a WebAssembly module, with all that they can reach, and
-//! the image that they start with: memory, stack pointer, table of functions. Also writes the result of each
-//! program in Wasmtime, called with 1.
+//! Writes the IR that Wasmtime makes of some programs of a WebAssembly module, with all that they
+//! can reach, and the image that they start with: memory, stack pointer, table of functions. Also
+//! writes the result of each program in Wasmtime, called with 1.
 //!
 //! ```text
 //! translate MODULE.wasm UNIT PROGRAM…      # writes UNIT/*.clif and UNIT/image
 //! ```
 //!
-//! The IR is what `Config::emit_clif` writes, without source locations, comments and indentation. A function that
-//! can only be reached through the table is kept if it has the type of some call through the table. This program
-//! supports what the programs in this directory need (one memory, one table, one global that matters), and no
-//! more.
+//! The IR is what `Config::emit_clif` writes, without source locations, comments and indentation. A
+//! function that can only be reached through the table is kept if it has the type of some call
+//! through the table. This program supports what the programs in this directory need (one memory,
+//! one table, one global that matters), and no more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -164,7 +164,7 @@ fn checksum(wasm: &[u8], program: &str) -> Result<u64, Error> {
 /// No file of a unit becomes larger, in bytes.
 const LARGEST: usize = 900_000;
 
-/// The numbers behind all of these.
+/// The numbers behind all occurrences of `after`.
 fn numbers(text: &str, after: &str) -> Vec<u32> {
     let numbers = text.split(after).skip(1).filter_map(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());

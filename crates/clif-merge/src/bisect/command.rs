@@ -1,7 +1,8 @@
 //! The command that `bisect` runs, and how a run ended.
 //!
-//! It does not limit how long a run takes (`timeout` does that), and does not end a command that is running when a
-//! signal ends this program. What the command prints is shown with `--verbose` only, on standard error.
+//! It does not limit how long a run takes (`timeout` does that), and does not end a command that is
+//! running when a signal ends this program. The output of the command is shown with `--verbose`
+//! only, on standard error.
 
 use anyhow::{Context as _, Result};
 use std::ffi::{OsStr, OsString};
@@ -11,7 +12,7 @@ use std::process::{self, ExitStatus, Stdio};
 /// The environment variable from which embedders that are bisected take the limit of merges.
 pub const MERGE_LIMIT_VARIABLE: &str = "CRANELIFT_MERGEFUNC_MERGE_LIMIT";
 
-/// What is replaced by the path of the merged unit.
+/// The placeholder for the path of the merged unit.
 const PLACEHOLDER: &str = "{}";
 
 /// How a run of the command ended.
@@ -111,8 +112,8 @@ fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or(1)
 }
 
-/// A word with the path in every place of `{}`, and whether there is one. A word that is not UTF-8 has none, unless
-/// it is the path itself that is not.
+/// A word with the path in every place of `{}`, and whether there is one. A word that is not UTF-8
+/// has none, unless it is the path itself that is not.
 fn with_path(word: &OsStr, path: &Path) -> (OsString, bool) {
     let Some(text) = word.to_str().filter(|text| text.contains(PLACEHOLDER)) else {
         return (word.to_owned(), false);

@@ -1,5 +1,5 @@
-//! What is said of the merge that `bisect` found: the functions and data objects that it concerns, and why the pass
-//! merged them, as `why` explains it.
+//! The explanation of the merge that `bisect` found: the functions and data objects that it
+//! concerns, and why the pass merged them, as `why` explains it.
 
 use super::make::Maker;
 use crate::why::Explainer;
@@ -17,12 +17,12 @@ use std::fmt::Write as _;
 /// How many of the functions that changed are explained.
 const EXPLAINED: usize = 3;
 
-/// What the last merge of a plan did.
+/// The last merge of a plan.
 #[derive(Debug, Default)]
 pub struct Difference {
     /// Functions that are merged with it and not without it, or into another body.
     functions: Vec<FunctionIndex>,
-    /// The same of data objects.
+    /// The data objects of the merge.
     data: Vec<DataIndex>,
 }
 
@@ -54,8 +54,8 @@ impl Difference {
         Difference { functions, data: data.collect() }
     }
 
-    /// The functions of the unit that have to do with it: merged ones, their representatives, and the other members
-    /// of their sets.
+    /// The functions of the unit that have to do with it: merged ones, their representatives, and
+    /// the other members of their sets.
     pub fn involved(&self, plan: &Plan) -> BTreeSet<usize> {
         let mut involved = BTreeSet::new();
         for &function in &self.functions {
@@ -116,7 +116,8 @@ impl Difference {
     }
 }
 
-/// The representative of a function, then the other functions with the same one, and those of its set.
+/// The representative of a function, then the other functions with the same one, and those of its
+/// set.
 fn partners(plan: &Plan, function: FunctionIndex) -> Vec<FunctionIndex> {
     let to = plan.entry(function).disposition().representative();
     let mut partners: Vec<FunctionIndex> = to.into_iter().collect();

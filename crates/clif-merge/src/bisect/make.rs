@@ -1,7 +1,7 @@
 //! The file on which the command of `bisect` is run: a unit, merged up to a limit.
 //!
-//! An object is made of the merged text and not by a `MergingModule`, so that the merges are those of the text, in the
-//! same order.
+//! An object is made of the merged text and not by a `MergingModule`, so that the merges are those
+//! of the text, in the same order.
 
 use super::EmitKind;
 use crate::args::Pass;
@@ -66,7 +66,7 @@ impl<'a> Maker<'a> {
     ///
     /// # Errors
     ///
-    /// What the pass refuses.
+    /// A unit that the pass refuses.
     pub fn merged(&self, unit: &Unit, limit: Option<u32>) -> Result<Merged> {
         pass::merge(unit, &self.options(limit))
     }
@@ -81,11 +81,11 @@ impl<'a> Maker<'a> {
         format!("{}{text}", self.header)
     }
 
-    /// What the file of a text holds.
+    /// The contents of the file of a text.
     ///
     /// # Errors
     ///
-    /// What cannot be compiled.
+    /// A function that cannot be compiled.
     pub fn contents(&self, text: &str) -> Result<Vec<u8>> {
         match self.kind {
             EmitKind::Clif => Ok(text.as_bytes().to_vec()),
@@ -101,7 +101,7 @@ impl<'a> Maker<'a> {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Errors of the system.
     pub fn write(&self, contents: &[u8]) -> Result<PathBuf> {
         let path = self.directory.path().join(match self.kind {
             EmitKind::Clif => "merged.clif",
@@ -116,7 +116,7 @@ impl<'a> Maker<'a> {
     ///
     /// # Errors
     ///
-    /// What a unit must not be.
+    /// A text that is no valid unit.
     pub fn read(&self, text: &str) -> Result<Unit> {
         let source = Source { name: "merged.clif".to_owned(), text: text.to_owned() };
         let verifier = Verifier::new(&**self.isa);
@@ -124,8 +124,8 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// The `target` and `set` lines before the first function of each text, each once. A text that is merged has none, but
-/// the command may compile it.
+/// The `target` and `set` lines before the first function of each text, each once. A text that is
+/// merged has none, but the command may compile it.
 fn header(sources: &[Source]) -> String {
     let mut lines: Vec<&str> = Vec::new();
     for source in sources {

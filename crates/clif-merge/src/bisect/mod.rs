@@ -1,11 +1,13 @@
 //! `clif-merge bisect`: the one merge that makes a command fail.
 //!
-//! The merges of a unit have an order that is always the same, and `--merge-limit` performs the first of them. A binary
-//! search over their number, with a run of the command for each step, finds the first one with which the command
-//! fails. `explain` says what it is, `reduce` makes a small unit that still fails.
+//! The merges of a unit have an order that is always the same, and `--merge-limit` performs the
+//! first of them. A binary search over their number, with a run of the command for each step, finds
+//! the first one with which the command fails. `explain` says what it is, `reduce` makes a small
+//! unit that still fails.
 //!
-//! It assumes that the command fails with every merge behind the one that is found, as well. If it does not, what is
-//! found is still a merge without which the command succeeds and with which it fails, but not the only one.
+//! It assumes that the command fails with every merge behind the one that is found, as well. If it
+//! does not, what is found is still a merge without which the command succeeds and with which it
+//! fails, but not the only one.
 
 mod command;
 mod explain;
@@ -32,10 +34,11 @@ use std::process::ExitCode;
 
 /// Find the merge that makes a command fail
 ///
-/// CMD is run on the unit with the first N of its merges, for different N: '{}' in its arguments is replaced by
-/// the path of the merged unit, which is the last argument if there is no '{}'. It has to succeed without
-/// merges and to fail with all of them. The result is the first merge with which it fails: which
-/// functions it concerns, and why they were merged. CMD has no time limit; put 'timeout 60' in front of it.
+/// CMD is run on the unit with the first N of its merges, for different N: '{}' in its arguments is
+/// replaced by the path of the merged unit, which is the last argument if there is no '{}'. It has
+/// to succeed without merges and to fail with all of them. The result is the first merge with which
+/// it fails: which functions it concerns, and why they were merged. CMD has no time limit; put
+/// 'timeout 60' in front of it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 #[command(override_usage = "clif-merge bisect [OPTIONS] <IN>... -- <CMD> [ARG]...\n       \
@@ -52,7 +55,8 @@ pub struct Opts {
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 
-    /// What CMD gets: the merged unit as CLIF, as 'merge' writes it, or an object file that is made of that
+    /// The input of CMD: the merged unit as CLIF, as 'merge' writes it, or an object file that is
+    /// made of that
     #[arg(long, value_enum, value_name = "KIND", default_value_t = EmitKind::Clif)]
     emit: EmitKind,
 
@@ -67,17 +71,19 @@ pub struct Opts {
     #[arg(long, value_name = "CODE")]
     fails_with: Option<i32>,
 
-    /// Make no files: CMD merges by itself, at most as often as the environment variable CRANELIFT_MERGEFUNC_MERGE_LIMIT says
+    /// Make no files: CMD merges by itself, at most as often as the environment variable
+    /// CRANELIFT_MERGEFUNC_MERGE_LIMIT says
     ///
-    /// For a program that embeds the library and takes 'merge_limit' from there. Only the number of the merge
-    /// is found.
+    /// For a program that embeds the library and takes 'merge_limit' from there. Only the number of
+    /// the merge is found.
     #[arg(long, conflicts_with_all = ["reduce", "emit", "aliases"])]
     env: bool,
 
-    /// Write a unit that is as small as possible, with which CMD still succeeds without merges and fails with all
+    /// Write a unit that is as small as possible, with which CMD still succeeds without merges and
+    /// fails with all
     ///
-    /// Functions, data objects, blocks, instructions and directives are removed as long as that holds. CMD should test
-    /// for the failure as narrowly as it can.
+    /// Functions, data objects, blocks, instructions and directives are removed as long as that
+    /// holds. CMD should test for the failure as narrowly as it can.
     #[arg(long, value_name = "OUT.clif")]
     reduce: Option<PathBuf>,
 
@@ -113,7 +119,8 @@ pub enum EmitKind {
 ///
 /// # Errors
 ///
-/// What cannot be read or written, a command that cannot be run, and one that does not fail as it has to.
+/// Files that cannot be read or written, a command that cannot be run, and one that does not fail
+/// as it has to.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts {
         paths,
@@ -177,7 +184,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     Ok(Exit::Done.into())
 }
 
-/// How many merges there are up to `most`, if only as many are wanted, and the unit with all of them.
+/// The number of merges, up to `most` if that is given, and the unit with all of them.
 fn all_merges(maker: &Maker<'_>, unit: &Unit, most: Option<u32>) -> Result<(u32, Merged)> {
     let merged = maker.merged(unit, most)?;
     let functions = merged.plan.entries().map(|(_, entry)| entry.disposition().name());
@@ -186,7 +193,8 @@ fn all_merges(maker: &Maker<'_>, unit: &Unit, most: Option<u32>) -> Result<(u32,
     let count = functions.chain(data).filter(|&name| name != keep).count();
     let mut all = u32::try_from(count).unwrap_or(u32::MAX);
     let text = maker.text(unit, &merged);
-    // Functions that are merged twice, as similar ones and then as identical ones, may take more of the limit.
+    // Functions that are merged twice, as similar ones and then as identical ones, may take more of
+    // the limit.
     while all > 0
         && most.is_none_or(|most| all < most)
         && maker.text(unit, &maker.merged(unit, Some(all))?) != text
@@ -199,8 +207,8 @@ fn all_merges(maker: &Maker<'_>, unit: &Unit, most: Option<u32>) -> Result<(u32,
     Ok((most.map_or(all, |most| all.min(most)), merged))
 }
 
-/// The number of the first merge with which the command fails, of at most `all`. `run` runs it with a limit, also if the
-/// result is known already if that is wanted.
+/// The number of the first merge with which the command fails, of at most `all`. `run` runs it with
+/// a limit, also if the result is known already if that is wanted.
 fn search(all: u32, run: &mut dyn FnMut(u32, bool) -> Result<Outcome>) -> Result<u32> {
     require(run(0, false)?, Outcome::Passes, &with_merges(Some(0)))?;
     require(run(all, false)?, Outcome::Fails, &format!("with all {}", count(all)))?;
@@ -300,7 +308,7 @@ fn count(merges: u32) -> String {
     }
 }
 
-/// What is said of a run.
+/// The message about a run.
 fn step(limit: Option<u32>, outcome: Outcome) -> String {
     let ended = match outcome {
         Outcome::Passes => "succeeds".to_owned(),

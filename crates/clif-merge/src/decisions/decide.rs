@@ -23,7 +23,7 @@ pub struct Decided {
 ///
 /// # Errors
 ///
-/// What cannot be read, and with `--verify` what is wrong with the result.
+/// Units that cannot be read, and with `--verify` errors in the result.
 pub fn decide(input: &Input, common: &Common, aliases: bool, jobs: JobsArg) -> Result<Decided> {
     let general = &common.general;
     let jobs = jobs.start()?;

@@ -6,12 +6,12 @@ use clif_unit::names::Wanted;
 use cranelift_mergefunc::Reason;
 use cranelift_mergefunc::explain::Rule;
 
-/// What rows must fit. Of several values of one option one must fit, and of several options all.
+/// The filter of rows. Of several values of one option one must fit, and of several options all.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Filters")]
 pub struct Filter {
-    /// Only functions and data objects of this name: %f, f, what the source calls it, the end of that
-    /// behind '::', or a pattern with '*' and '?'
+    /// Only functions and data objects of this name: %f, f, what the source calls it, the end of
+    /// that behind '::', or a pattern with '*' and '?'
     #[arg(long = "function", value_name = "NAME")]
     functions: Vec<String>,
 

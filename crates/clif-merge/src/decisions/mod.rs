@@ -1,9 +1,10 @@
-//! What was decided about every function and data object of a unit, as data: the one table behind reports, remarks,
-//! pages and comparisons.
+//! The decisions about all functions and data objects of a unit, as data: the one table behind
+//! reports, remarks, pages and comparisons.
 //!
-//! A row says what became of one function or object and why, how many bytes of native code that saves, and, for a
-//! function that was kept, which other one resembles it and where the two differ first. The table is complete and in
-//! the order of the unit; renderings choose and sort. It decides nothing, and prints nothing.
+//! A row says what became of one function or object and why, how many bytes of native code that
+//! saves, and, for a function that was kept, which other one resembles it and where the two differ
+//! first. The table is complete and in the order of the unit; renderings choose and sort. It
+//! decides nothing, and prints nothing.
 
 pub mod decide;
 pub mod filter;
@@ -24,19 +25,19 @@ use resembling::Resembling;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// What was decided about one function or data object.
+/// The decision about one function or data object.
 ///
-/// This is a row of the JSON, field by field: fields are added to it, and neither removed nor given another meaning,
-/// while the `schema` of reports is 1.
+/// This is a row of the JSON, field by field: fields are added to it, and neither removed nor given
+/// another meaning, while the `schema` of reports is 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     /// Whether something was merged, could have been, or neither.
     pub kind: Kind,
-    /// What it is about.
+    /// The function or data object.
     pub item: Item,
     /// The name in the text.
     pub name: String,
-    /// What the source calls it, demangled, if that is known.
+    /// Its name in the source, demangled, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_name: Option<String>,
     /// Of a function that only has a number: `calls NAME`, or `called by NAME`, if that is known.
@@ -48,9 +49,10 @@ pub struct Decision {
     /// The line in that file, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// The number of the class: of equal functions or objects, or of all whose bodies one parameterised body replaces.
+    /// The number of the class: of equal functions or objects, or of all whose bodies one
+    /// parameterised body replaces.
     pub class: u32,
-    /// What became of it, and why.
+    /// Its disposition, and why.
     #[serde(flatten)]
     pub outcome: Outcome,
     /// Bytes before merging: of native code, or of the object.
@@ -62,10 +64,10 @@ pub struct Decision {
     pub resembles: Option<Resembled>,
 }
 
-/// What became of a function or data object, and why.
+/// The disposition of a function or data object, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What became of it: `keep`, `redirect`, `alias` or `thunk`.
+    /// Its disposition: `keep`, `redirect`, `alias` or `thunk`.
     pub disposition: String,
     /// The stable id of the reason.
     pub rule: String,
@@ -91,7 +93,7 @@ pub enum Kind {
     Analysis,
 }
 
-/// What a decision is about.
+/// The kind of item that a decision is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Item {
@@ -111,8 +113,8 @@ pub struct Resembled {
     /// In how many constants or callees the functions of a set differ that differ in nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<usize>,
-    /// Of two functions of which no more is known than that they begin with the same opcodes: how many of those of the
-    /// longer one, in percent.
+    /// Of two functions of which no more is known than that they begin with the same opcodes: how
+    /// many of those of the longer one, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub common: Option<usize>,
     /// The stable id of the rule that makes the first difference matter; none if the two are equal.
@@ -177,8 +179,8 @@ pub struct Planned<'a> {
     pub sizes: &'a Sizes,
 }
 
-/// The table: functions of the unit in its order, new bodies, data objects. Walks each function that was kept, and the one
-/// that it resembles.
+/// The table: functions of the unit in its order, new bodies, data objects. Walks each function
+/// that was kept, and the one that it resembles.
 pub fn decisions(planned: &Planned<'_>, jobs: &Jobs) -> Vec<Decision> {
     let Planned { plan, .. } = planned;
     let resembling = Resembling::of(planned);
@@ -287,7 +289,7 @@ pub fn replaced_by_extra(plan: &Plan, function: FunctionIndex) -> Option<Functio
     entry.disposition().representative().filter(|_| extra)
 }
 
-/// What LLVM would call a decision.
+/// The kind of remark that LLVM would make of a decision.
 fn kind<I>(disposition: Disposition<I>, reason: Reason, resembles: bool) -> Kind {
     match disposition {
         Disposition::Keep => {}

@@ -1,9 +1,10 @@
 //! Which kept function resembles which other one.
 //!
-//! Functions that differ only in constants and callees, or that are equal, are known from the plan. Of the others, with
-//! equal signatures, those resemble each other that begin with the same opcodes: sorted by the sequences of their
-//! opcodes, the one with the longest common beginning is next to a function. Functions that are equal but for
-//! their beginnings are *not* found; `why` compares one function with all.
+//! Functions that differ only in constants and callees, or that are equal, are known from the plan.
+//! Of the others, with equal signatures, those resemble each other that begin with the same
+//! opcodes: sorted by the sequences of their opcodes, the one with the longest common beginning is
+//! next to a function. Functions that are equal but for their beginnings are *not* found; `why`
+//! compares one function with all.
 
 use super::Planned;
 use cranelift_codegen::ir::Function;
@@ -13,7 +14,8 @@ use cranelift_mergefunc::{
 };
 use std::collections::HashMap;
 
-/// Functions resemble each other if they have this share of the opcodes of the longer one in common, in percent.
+/// Functions resemble each other if they have this share of the opcodes of the longer one in
+/// common, in percent.
 const COMMON: usize = 50;
 
 /// The function that another one resembles.
@@ -23,7 +25,8 @@ pub struct Pair {
     pub other: FunctionIndex,
     /// In how many constants or callees the functions of their set differ, if in nothing else.
     pub parameters: Option<usize>,
-    /// If all that is known is that the two begin with the same opcodes: how many of those of the longer one, in percent.
+    /// If all that is known is that the two begin with the same opcodes: how many of those of the
+    /// longer one, in percent.
     pub common: Option<usize>,
     /// How much it takes to compare the two, in instructions.
     pub weight: usize,
@@ -51,7 +54,9 @@ impl Resembling {
         for (function, other) in equal(plan, &kept) {
             add(function, other, None, None);
         }
-        for SimilarSet { members, parameters, selects: _, body, saved: _ } in plan.similar_sets() {
+        for SimilarSet { members, parameters, has_selector: _, body, saved: _ } in
+            plan.similar_sets()
+        {
             let left = |function: &&FunctionIndex| {
                 function.index() < bodies.len() && compared(plan, **function)
             };
@@ -103,8 +108,8 @@ fn equal(plan: &Plan, kept: &[FunctionIndex]) -> Vec<(FunctionIndex, FunctionInd
 /// A function, its signature as text and its opcodes.
 type Sortable = (String, Vec<u8>, FunctionIndex);
 
-/// Functions of equal signatures that begin with the same opcodes, each with the one with which it has the longest
-/// beginning in common, and how much of the longer one that is, in percent.
+/// Functions of equal signatures that begin with the same opcodes, each with the one with which it
+/// has the longest beginning in common, and how much of the longer one that is, in percent.
 fn same_beginning(
     bodies: &[Function],
     kept: &[FunctionIndex],

@@ -1,27 +1,29 @@
-//! Two tables of decisions, before and after a change: which functions and which merges appeared and disappeared.
+//! Two tables of decisions, before and after a change: which functions and which merges appeared
+//! and disappeared.
 //!
-//! Functions and data objects are the same if they have one name: that of the source where it is known, since Wasmtime's
-//! numbers shift, or that of the text. Of several with one name, those are paired first about which the same was
-//! decided, so that only what changed is left; the others in the order of their sizes. It compares tables, not code.
+//! Functions and data objects are the same if they have one name: that of the source where it is
+//! known, since Wasmtime's numbers shift, or that of the text. Of several with one name, those are
+//! paired first about which the same was decided, so that only what changed is left; the others in
+//! the order of their sizes. It compares tables, not code.
 
 use crate::decisions::{Decision, Item, Kind, Outcome, bytes};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What changed.
+/// The changes between two tables.
 #[derive(Debug, Serialize)]
 pub struct Changes<'a> {
     /// Sums over all functions.
     pub functions: Change<Totals>,
     /// Sums over all data objects.
     pub data: Change<Totals>,
-    /// What was merged before and is kept now, the largest growth first.
+    /// Merged before and kept now, the largest growth first.
     pub disappeared: Vec<Pair<'a>>,
-    /// What was kept before and is merged now, the largest saving first.
+    /// Kept before and merged now, the largest saving first.
     pub appeared: Vec<Pair<'a>>,
-    /// What is new.
+    /// New functions and data objects.
     pub added: Vec<&'a Decision>,
-    /// What is not there any more.
+    /// Functions and data objects that are no longer there.
     pub removed: Vec<&'a Decision>,
 }
 
@@ -116,7 +118,7 @@ impl<'a> Changes<'a> {
         let [mut before, mut after] = group;
         before.sort_by(|a, b| decided(a).cmp(&decided(b)));
         after.sort_by(|a, b| decided(a).cmp(&decided(b)));
-        // What is in both, row for row, did not change.
+        // Rows in both tables did not change.
         let (mut only_before, mut only_after) = (Vec::new(), Vec::new());
         let (mut old, mut new) = (before.into_iter().peekable(), after.into_iter().peekable());
         loop {
@@ -149,7 +151,7 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// What was decided, smallest functions first.
+/// The key of a decision, smallest functions first.
 fn decided(decision: &Decision) -> (u64, &str, &str, u64) {
     let Decision { bytes_before, outcome, bytes_after, .. } = decision;
     let Outcome { disposition, rule, .. } = outcome;

@@ -1,7 +1,8 @@
 //! `clif-merge diff`: what a change of a compiler, of the sources or of options does to merging.
 //!
-//! Compares the tables of decisions of two units, or of two reports as JSON, and can fail under conditions, for
-//! continuous integration. What is the same function is for `compare`. It does not compare code.
+//! Compares the tables of decisions of two units, or of two reports as JSON, and can fail under
+//! conditions, for continuous integration. `compare` decides which functions correspond. It does
+//! not compare code.
 
 mod compare;
 
@@ -21,8 +22,9 @@ use std::process::ExitCode;
 
 /// Compare what merging does to two units, such as before and after a change of a compiler
 ///
-/// A and B are units (a file, a directory, WebAssembly), or what 'report --format json' has written of them.
-/// Lists which merges appeared and disappeared, by the names of functions, and what that costs.
+/// A and B are units (a file, a directory, WebAssembly), or what 'report --format json' has written
+/// of them. Lists which merges appeared and disappeared, by the names of functions, and what that
+/// costs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
@@ -34,12 +36,13 @@ pub struct Opts {
     #[arg(value_name = "B")]
     after: PathBuf,
 
-    /// End with exit code 3 if this is so: 'lost-merges' (what was merged is kept), 'growth=PERCENT' (the code after
-    /// merging grew by more), 'less-saved=POINTS' (merging saves that many percentage points less)
+    /// End with exit code 3 if this is so: 'lost-merges' (what was merged is kept),
+    /// 'growth=PERCENT' (the code after merging grew by more), 'less-saved=POINTS' (merging saves
+    /// that many percentage points less)
     #[arg(long, value_name = "CONDITION", value_parser = parse_condition)]
     deny: Vec<Condition>,
 
-    /// What the comparison is written as
+    /// The format of the comparison
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     format: Format,
 
@@ -80,7 +83,7 @@ enum Format {
     Json,
 }
 
-/// What must not be so.
+/// A condition that must not hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Condition {
     /// A function that was merged is kept.
@@ -108,7 +111,8 @@ fn parse_condition(text: &str) -> Result<Condition, String> {
 ///
 /// # Errors
 ///
-/// What cannot be read or written, reports of different targets, and a condition that is denied.
+/// Files that cannot be read or written, reports of different targets, and a condition that is
+/// denied.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { before, after, deny, format, rows, output, defaults, no_alias, jobs, common } = opts;
     if [&before, &after].iter().all(|path| path.as_os_str() == "-") {

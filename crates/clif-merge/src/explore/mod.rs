@@ -1,7 +1,9 @@
-//! `clif-merge explore`: the page of a report, with the native code of functions, for a browser on this machine.
+//! `clif-merge explore`: the page of a report, with the native code of functions, for a browser on
+//! this machine.
 //!
-//! The page is served on the loopback interface; listings are made when they are looked at. With `--output`, they
-//! are embedded, and nothing is served. It measures as `report` does, for one target.
+//! The page is served on the loopback interface; listings are made when they are looked at. With
+//! `--output`, they are embedded, and nothing is served. It measures as `report` does, for one
+//! target.
 
 mod server;
 
@@ -20,9 +22,9 @@ use std::process::ExitCode;
 
 /// Explore in a browser what merging does to each function: its CLIF, its native code, its plan
 ///
-/// Serves the page of 'report --format html' on this machine, with the native code of each function before and
-/// after merging, until it is ended with Ctrl-C. The address is printed on standard error. Other machines
-/// cannot reach it; other users of this machine can.
+/// Serves the page of 'report --format html' on this machine, with the native code of each function
+/// before and after merging, until it is ended with Ctrl-C. The address is printed on standard
+/// error. Other machines cannot reach it; other users of this machine can.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", crate::exit::HELP))]
 pub struct Opts {
@@ -61,7 +63,7 @@ Examples:
 ///
 /// # Errors
 ///
-/// What cannot be read, compiled, written or listened on.
+/// Units that cannot be read, compiled or written, and a port that cannot be opened.
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { port, output, max_listings, input, no_alias, jobs, common } = opts;
     let output = output.map(|path| Output::check(&path)).transpose()?;
@@ -95,7 +97,8 @@ fn serve(page: &Page<'_>, server: &Server) {
     let text = page.render();
     let url = server.url();
     server.heed_signals();
-    // Whoever waits for the address needs it, however quiet the program is. A closed standard error is no reason to end.
+    // Whoever waits for the address needs it, however quiet the program is. A closed standard error
+    // is no reason to end.
     let _ = writeln!(anstream::stderr(), "{url}");
     let answer = |path: &str| -> Option<Reply> {
         if path == "/" {

@@ -1,8 +1,8 @@
 //! A server for one browser on this machine.
 //!
-//! It listens on the loopback interface only, and answers only requests that name it so: a page of another site whose
-//! name was made to lead here (DNS rebinding) has another `Host`, and is refused. It reads no files, takes no
-//! data, and knows `GET` alone.
+//! It listens on the loopback interface only, and answers only requests that name it so: a page of
+//! another site whose name was made to lead here (DNS rebinding) has another `Host`, and is
+//! refused. It reads no files, takes no data, and knows `GET` alone.
 
 use crate::unfinished;
 use anyhow::{Result, anyhow};
@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tiny_http::{Header, Method, Request, Response};
 
-/// What is answered.
+/// An answer.
 #[derive(Debug)]
 pub struct Reply {
     /// The type of the contents.
@@ -30,7 +30,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Errors of the system.
     pub fn listen(port: u16) -> Result<Server> {
         let server =
             tiny_http::Server::http((Ipv4Addr::LOCALHOST, port)).map_err(|error| anyhow!(error))?;
@@ -49,7 +49,8 @@ impl Server {
         unfinished::end_with(Box::new(move || server.unblock()));
     }
 
-    /// Answers requests until a signal comes. `answer` has the contents of a path, if there is such.
+    /// Answers requests until a signal comes. `answer` has the contents of a path, if there is
+    /// such.
     pub fn run(&self, policy: &str, answer: &dyn Fn(&str) -> Option<Reply>) {
         for request in self.server.incoming_requests() {
             let (code, reply) = match self.refuses(&request) {

@@ -1,8 +1,8 @@
 //! The header of a filetest: its commands, its targets with their settings, its features.
 //!
 //! Cranelift's reader refuses the whole file if it names a target that the reader was built
-//! without and a `set` stands above it. So this module takes the lines that `clif_unit` reads, and reports
-//! such targets one by one. It checks spelling, and does not run anything.
+//! without and a `set` stands above it. So this module takes the lines that `clif_unit` reads, and
+//! reports such targets one by one. It checks spelling, and does not run anything.
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clif_unit::error::Place;
@@ -14,7 +14,7 @@ use cranelift_mergefunc::cranelift_codegen;
 use std::str::FromStr as _;
 use target_lexicon::Triple;
 
-/// What a header says.
+/// The settings of a header.
 #[derive(Debug, Default)]
 pub struct Header {
     /// The `test` lines.
@@ -41,7 +41,7 @@ pub struct Command {
 pub struct TargetLine {
     line: header::TargetLine,
     triple: Triple,
-    /// What is written after `target`.
+    /// The text after `target`.
     pub text: String,
 }
 
@@ -59,7 +59,7 @@ impl Header {
             let name = words.next().ok_or_else(|| place.error("test what?"))?;
             header.commands.push(Command { place, name, options: words.collect() });
         }
-        // What no target follows is checked as well.
+        // Settings that no target follows are checked as well.
         set(&settings, &mut settings::builder())?;
         if let (Some(target), Some(last)) = (targets.last(), settings.last()) {
             let has_effect = target.settings.len() == settings.len();
@@ -128,7 +128,7 @@ impl TargetLine {
             return Ok(Err("native callers know nothing of a pinned register".to_owned()));
         }
         let builder = |infer| cranelift_native::builder_with_options(infer).map_err(|e| anyhow!(e));
-        // Tail calls need frame pointers on x86-64. What the JIT cannot do is not left to the file.
+        // Tail calls need frame pointers on x86-64. Needs of the JIT are not left to the file.
         let before = [("preserve_frame_pointers", "true")];
         let after = [("is_pic", "false"), ("use_colocated_libcalls", "false")];
         let flags = self.flags(&before, &after)?;

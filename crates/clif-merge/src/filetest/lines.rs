@@ -1,8 +1,8 @@
 //! The parts of a filetest, and rewriting its expectations.
 //!
 //! After a function stand its run commands, its expectation and free comments; above the next one
-//! may stand free comments and directives. This module distinguishes them by how the lines begin. It
-//! understands neither the functions nor the expectations.
+//! may stand free comments and directives. This module distinguishes them by how the lines begin.
+//! It understands neither the functions nor the expectations.
 
 use clif_unit::directives::PREFIX;
 use clif_unit::unit::is_function_line;
@@ -81,7 +81,7 @@ impl<'a> Lines<'a> {
         self.functions.len()
     }
 
-    /// What stands before the first function.
+    /// The text before the first function.
     pub fn header(&self) -> String {
         let end = self.functions.first().map_or(self.lines.len(), |place| place.start);
         self.lines[..end].concat()

@@ -3,8 +3,8 @@
 //!
 //! The expectation of a function says its disposition and its reason, and for a kept function
 //! the whole text afterwards. That of the last one goes on with the data objects. The laws need no
-//! expectation: the order of the functions does not matter, kept functions are valid and refer to no
-//! eliminated symbol, every class holds when it is compared again, and merging a merged unit
+//! expectation: the order of the functions does not matter, kept functions are valid and refer to
+//! no eliminated symbol, every class holds when it is compared again, and merging a merged unit
 //! changes nothing. Nothing is compiled here, except for sizes of functions that the plan asks for.
 
 use super::header::Command;
@@ -43,7 +43,8 @@ pub struct MergeOptions {
     compare_debug_info: bool,
     merge_limit: Option<u32>,
     similar: Similar,
-    /// Whether every instruction counts as equally many bytes: then what is merged does not depend on how sizes are fitted.
+    /// Whether every instruction counts as equally many bytes: then what is merged does not depend
+    /// on how sizes are fitted.
     uniform_sizes: bool,
 }
 
@@ -144,7 +145,8 @@ impl MergeOptions {
         options
     }
 
-    /// The unit that is merged: `unit`, or with `canonicalize=optimize` one of its canonical bodies.
+    /// The unit that is merged: `unit`, or with `canonicalize=optimize` one of its canonical
+    /// bodies.
     ///
     /// # Errors
     ///
@@ -184,8 +186,8 @@ pub fn merge(unit: &Unit, options: &Options<'_>, isa: Option<&dyn TargetIsa>) ->
     check_valid(&merged, isa)?;
     check_references(unit, &merged)?;
     check_order(unit, &merged, options)?;
-    // With a limit, the second run performs merges that the limit prevented in the first. And whether a set
-    // pays depends on the other functions of the unit.
+    // With a limit, the second run performs merges that the limit prevented in the first. And
+    // whether a set pays depends on the other functions of the unit.
     if options.merge_limit.is_none() && options.similar.policy == Policy::Off {
         check_idempotence(unit, &merged, options, isa)?;
     }
@@ -342,7 +344,8 @@ fn check_references(unit: &Unit, merged: &Merged) -> Result<()> {
         if let Emit::Thunk(..) = &merged.emit[to.index()]
             && !merged.plan.entry(to).extra_arguments().is_empty()
         {
-            // A thunk that passes extra arguments has an address of its own, and may be the representative.
+            // A thunk that passes extra arguments has an address of its own, and may be the
+            // representative.
             continue;
         }
         let Emit::Body(body) = &merged.emit[to.index()] else {

@@ -1,8 +1,8 @@
 //! Filetests: files of functions with the expected results of merging them.
 //!
 //! `filetests/readme.clif` describes the format. [`check`] does what the header of one file asks
-//! for and reports, and [`workers`] has that done where a crash is only a failed test; which files there
-//! are, and what is printed, is for the subcommand.
+//! for and reports, and [`workers`] has that done where a crash is only a failed test; which files
+//! there are, and what is printed, is for the subcommand.
 
 mod header;
 mod lines;
@@ -40,7 +40,7 @@ pub struct Settings {
 pub struct Report {
     /// How it ended.
     pub verdict: Verdict,
-    /// What was left out of a file that passed, and the output of its `print:` commands.
+    /// The skipped commands of a file that passed, and the output of its `print:` commands.
     pub notes: Vec<String>,
     /// Run commands performed, once for each target.
     pub run_commands: usize,

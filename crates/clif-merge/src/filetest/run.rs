@@ -1,10 +1,11 @@
 //! `test run`: every command returns the same results before and after merging, on this machine.
 //!
-//! The unit is compiled twice: as it is, and merged. A command calls the function under which it stands
-//! before merging, and the function that the plan replaces it with after merging, so that it is really the
-//! representative that runs. Whatever a command expects, its results after merging are compared with those
-//! before, bit for bit. Faults that both sides have in common are noticed only if the command says
-//! the result: whether Cranelift compiles a function correctly is for Cranelift's own tests.
+//! The unit is compiled twice: as it is, and merged. A command calls the function under which it
+//! stands before merging, and the function that the plan replaces it with after merging, so that it
+//! is really the representative that runs. Whatever a command expects, its results after merging
+//! are compared with those before, bit for bit. Faults that both sides have in common are noticed
+//! only if the command says the result: whether Cranelift compiles a function correctly is for
+//! Cranelift's own tests.
 
 use super::lines::Lines;
 use super::merge::{self, MergeOptions, references};
@@ -35,7 +36,7 @@ pub struct Command {
     command: RunCommand,
 }
 
-/// What came of running a file's commands for one target.
+/// The result of running a file's commands for one target.
 #[derive(Debug)]
 pub struct Outcome {
     /// How many functions were merged away.
@@ -114,7 +115,8 @@ pub fn run(
     let after = merged.plan.entries().zip(&merged.emit);
     let after = after.map(|((function, entry), emit)| {
         let emit = match entry.disposition() {
-            // A parameterised body can be called only with its extra arguments: this thunk passes them.
+            // A parameterised body can be called only with its extra arguments: this thunk passes
+            // them.
             Disposition::Redirect { to } if !entry.extra_arguments().is_empty() => {
                 let to = merged.plan.entry(to).symbol().clone();
                 Emit::Thunk(to, merged.plan.thunk_arguments(function))

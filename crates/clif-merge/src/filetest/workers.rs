@@ -1,10 +1,10 @@
 //! Filetests in processes of their own, because the code that they run can crash or never end.
 //!
-//! A worker is this program once more, with some of the files as arguments. It checks them one after
-//! another and writes one line of JSON for each, so that the file at which a worker dies is the first one
-//! without a line: that test failed, and a new worker goes on behind it. There are as many workers
-//! as the machine runs at once, and each gets many files, because starting one takes longer than most
-//! files do.
+//! A worker is this program once more, with some of the files as arguments. It checks them one
+//! after another and writes one line of JSON for each, so that the file at which a worker dies is
+//! the first one without a line: that test failed, and a new worker goes on behind it. There is one
+//! worker for each thread of the machine, and each gets many files, because starting one takes
+//! longer than most files do.
 //!
 //! A worker ends when its standard input does, so that none outlives this process however it ends.
 
@@ -19,20 +19,20 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// The most files that a worker gets: few enough for the command line of any system.
-const MOST_FILES: usize = 32;
-/// So many batches of files for each worker, because files differ in how long they take.
+const MAX_FILES: usize = 32;
+/// Batches of files for each worker, because files differ in how long they take.
 const BATCHES: usize = 4;
 /// So much of what a worker that died wrote to standard error is read, in bytes.
-const MOST_STDERR: u64 = 1 << 16;
-/// So many lines of it are shown.
+const MAX_STDERR: u64 = 1 << 16;
+/// The number of its lines that are shown.
 const STDERR_LINES: usize = 4;
-/// So many times 10 ms are waited for a worker that closed its output to end.
+/// Waits of 10 ms for a worker that closed its output to end.
 const PATIENCE: usize = 1000;
 
 /// How files are checked by workers.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// What each worker does.
+    /// The settings of each worker.
     pub settings: Settings,
     /// How long one file may take.
     pub time: Duration,
@@ -50,7 +50,7 @@ pub fn check_all(
 ) -> Result<()> {
     let program = std::env::current_exe().context("cannot find the program itself")?;
     let count = std::thread::available_parallelism().map_or(1, usize::from).min(files.len());
-    let batch = files.len().div_ceil(BATCHES * count.max(1)).clamp(1, MOST_FILES);
+    let batch = files.len().div_ceil(BATCHES * count.max(1)).clamp(1, MAX_FILES);
     let next = Mutex::new((0..files.len()).step_by(batch));
     std::thread::scope(|scope| {
         let (reports, received) = mpsc::channel();
@@ -111,7 +111,7 @@ struct Worker {
     child: Child,
     /// Its lines.
     lines: mpsc::Receiver<String>,
-    /// What it wrote to standard error, when that is closed.
+    /// Its standard error, when that is closed.
     stderr: mpsc::Receiver<String>,
 }
 
@@ -137,7 +137,7 @@ impl Worker {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let mut stderr = stderr;
-            let _ = stderr.by_ref().take(MOST_STDERR).read_to_end(&mut bytes);
+            let _ = stderr.by_ref().take(MAX_STDERR).read_to_end(&mut bytes);
             let _ = std::io::copy(&mut stderr, &mut std::io::sink());
             stderr_of.send(String::from_utf8_lossy(&bytes).into_owned())
         });
@@ -165,8 +165,8 @@ impl Worker {
         }
     }
 
-    /// How the process ended, which it has or is about to. That can take a moment in which the system
-    /// writes its memory to a file.
+    /// How the process ended, which it has or is about to. That can take a moment in which the
+    /// system writes its memory to a file.
     fn status(&mut self) -> String {
         for _ in 0..PATIENCE {
             match self.child.try_wait() {

@@ -1,7 +1,8 @@
-//! The data of a page, for its script: columns of the table of decisions, classes, near misses, families, listings.
+//! The data of a page, for its script: columns of the table of decisions, classes, near misses,
+//! families, listings.
 //!
-//! Columns instead of rows, so that no name of a field is repeated for each of many functions. Only pages read it:
-//! its form may change with each version.
+//! Columns instead of rows, so that no name of a field is repeated for each of many functions. Only
+//! pages read it: its form may change with each version.
 
 use super::groups::Group;
 use super::listings::Stream;
@@ -25,12 +26,12 @@ pub struct Source<'a> {
     pub native: bool,
 }
 
-/// All of it.
+/// The data of a page.
 #[derive(Debug, Serialize)]
 pub struct Data<'a> {
     #[serde(flatten)]
     source: Source<'a>,
-    /// What rules mean, by their ids: reasons and first differences.
+    /// The meanings of rules, by their ids: reasons and first differences.
     rules: Vec<[&'static str; 2]>,
     files: Vec<&'a str>,
     functions: Functions<'a>,
@@ -40,7 +41,8 @@ pub struct Data<'a> {
     listings: &'a [Stream],
 }
 
-/// Functions and new bodies: element by element, what a `Decision` has. Names of others are indices.
+/// Functions and new bodies: element by element, what a `Decision` has. Names of others are
+/// indices.
 #[derive(Debug, Default, Serialize)]
 struct Functions<'a> {
     name: Vec<&'a str>,
@@ -56,7 +58,7 @@ struct Functions<'a> {
     resembles: Vec<Option<Resembles<'a>>>,
 }
 
-/// What became of functions, and why: element by element, what an `Outcome` has.
+/// The dispositions of functions, and why: element by element, the fields of an `Outcome`.
 #[derive(Debug, Default, Serialize)]
 struct Outcomes<'a> {
     disposition: Vec<&'a str>,

@@ -1,7 +1,8 @@
-//! What there is to read of one function: its CLIF, and its native code before and after merging.
+//! The listings of one function: its CLIF, and its native code before and after merging.
 //!
-//! Native code is what Cranelift writes down of its own instructions; nothing is disassembled. A function that gave up its
-//! body has none: then it is the code of what replaces it, below a line that says so.
+//! Native code is what Cranelift writes down of its own instructions; nothing is disassembled. A
+//! function that gave up its body has none: then it is the code of what replaces it, below a line
+//! that says so.
 
 use super::listings::Listing;
 use crate::codegen::Compiler;
@@ -57,7 +58,7 @@ fn native(planned: &Planned<'_>, compiler: &mut Compiler<'_>, func: &Function) -
     }
 }
 
-/// What is there of a function after merging.
+/// The function after merging.
 fn after(planned: &Planned<'_>, compiler: &mut Compiler<'_>, function: FunctionIndex) -> String {
     let Planned { plan, names, .. } = planned;
     let name = |function: FunctionIndex| names.display(plan.entry(function).symbol());

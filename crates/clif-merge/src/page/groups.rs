@@ -1,7 +1,7 @@
 //! The classes of a report, as a page shows them.
 //!
-//! Sums over the table of decisions. A function that receives extra arguments is of the class of its parameterised
-//! body, as in the table. It renders nothing.
+//! Sums over the table of decisions. A function that receives extra arguments is of the class of
+//! its parameterised body, as in the table. It renders nothing.
 
 use crate::decisions::{Decision, Item, Kind, by_name};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub struct Group {
     pub missed: u64,
 }
 
-/// What a byte of a class is.
+/// The fate of a byte of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Not there any more.
@@ -40,7 +40,7 @@ impl Part {
     /// All of them, in the order in which they are drawn.
     pub const ALL: [Part; 3] = [Part::Saved, Part::Kept, Part::CouldMerge];
 
-    /// What a person reads.
+    /// The title for a person.
     pub fn title(self) -> &'static str {
         match self {
             Part::Saved => "saved",
@@ -70,7 +70,8 @@ impl Group {
     }
 }
 
-/// The classes of functions, those that save most first; of equal ones the larger, and then the lower number.
+/// The classes of functions, those that save most first; of equal ones the larger, and then the
+/// lower number.
 pub fn groups(decisions: &[Decision]) -> Vec<Group> {
     let indices = by_name(decisions);
     let mut classes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();

@@ -1,8 +1,8 @@
 //! Listings that a page holds: compressed, as text, within a budget.
 //!
-//! The listings of one set are one stream, because members of a set resemble each other. A stream is raw DEFLATE,
-//! which browsers decompress by themselves, in Base64. Which functions are in a set, and which sets come first, is for
-//! the caller to say.
+//! The listings of one set are one stream, because members of a set resemble each other. A stream
+//! is raw DEFLATE, which browsers decompress by themselves, in Base64. Which functions are in a
+//! set, and which sets come first, is for the caller to say.
 
 use crate::jobs::{Jobs, Tools};
 use base64::Engine as _;
@@ -35,13 +35,14 @@ pub struct Stream {
     pub stream: String,
 }
 
-/// How many listings of one set are embedded. Members beyond are equal to these, but for what they differ in.
-const MOST_MEMBERS: usize = 64;
+/// How many listings of one set are embedded. Members beyond are equal to these, but for what they
+/// differ in.
+const MAX_MEMBERS: usize = 64;
 
 /// How many sets are compressed at a time.
 const CHUNK: usize = 64;
 
-/// The streams of as many sets as the budget allows, in bytes of text; sets that come first are preferred. A function
+/// The streams of the first sets, up to the budget in bytes of text. A function
 /// that is in several is embedded with the first.
 pub fn embed(
     sets: Vec<Vec<usize>>,
@@ -59,7 +60,7 @@ pub fn embed(
         let mut chunk = Vec::new();
         for set in sets.by_ref() {
             let new = set.into_iter().filter(|&at| !std::mem::replace(&mut is_taken[at], true));
-            let new: Vec<usize> = new.take(MOST_MEMBERS).collect();
+            let new: Vec<usize> = new.take(MAX_MEMBERS).collect();
             if !new.is_empty() {
                 chunk.push(new);
             }

@@ -10,8 +10,9 @@ use crate::table::thousands;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-/// How many classes have a rectangle of their own. The others have one for each part that most of their bytes are.
-pub const MOST_CLASSES: usize = 600;
+/// How many classes have a rectangle of their own. The others have one for each part that most of
+/// their bytes are.
+pub const MAX_CLASSES: usize = 600;
 
 /// The size in units of the drawing, of which a letter has about 7.
 const BOUNDS: Rect = Rect { x: 0.0, y: 0.0, width: 1000.0, height: 420.0 };
@@ -40,7 +41,7 @@ impl Cell {
 pub fn drawn(groups: &[Group]) -> Vec<usize> {
     let mut all: Vec<usize> = (0..groups.len()).filter(|&at| groups[at].before > 0).collect();
     all.sort_by_key(|&at| (Reverse(groups[at].before), groups[at].class));
-    all.truncate(MOST_CLASSES);
+    all.truncate(MAX_CLASSES);
     all
 }
 
@@ -67,7 +68,7 @@ pub fn svg(groups: &[Group], decisions: &[Decision], label: &str) -> String {
     text + "</svg>"
 }
 
-/// What shows the parts apart without colours.
+/// The patterns that distinguish the parts without colours.
 const PATTERNS: &str = "\
 <defs>
 <pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" \

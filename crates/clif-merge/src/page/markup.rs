@@ -30,7 +30,7 @@ pub fn json<T: Serialize>(data: &T) -> String {
     serde_json::to_string(data).expect("plain data becomes JSON").replace('<', "\\u003c")
 }
 
-/// A template with its holes, `{{name}}`, filled. What fills them is not looked at again.
+/// A template with its holes, `{{name}}`, filled. Filled text is not scanned again.
 pub fn fill(template: &str, values: &[(&str, String)]) -> String {
     let mut parts = template.split("{{");
     let mut text = parts.next().unwrap_or("").to_owned();

@@ -1,8 +1,10 @@
-//! A report as one page of HTML that needs nothing else: no network, and for what comes first no script either.
+//! A report as one page of HTML that needs nothing else: no network, and for what comes first no
+//! script either.
 //!
-//! The answer, a treemap of the code by class, tables, and for each class its members and their listings side by side.
-//! The bytes of a page depend on the unit, the options and the version only: no time is on it, and no number of jobs.
-//! It renders what was measured and decided, and measures and decides nothing.
+//! The answer, a treemap of the code by class, tables, and for each class its members and their
+//! listings side by side. The bytes of a page depend on the unit, the options and the version only:
+//! no time is on it, and no number of jobs. It renders what was measured and decided, and measures
+//! and decides nothing.
 
 mod data;
 mod function;
@@ -44,14 +46,14 @@ const SCRIPT: &str = concat!(include_str!("assets/diff.js"), include_str!("asset
 pub const MAX_LISTINGS: usize = 8 << 20;
 
 /// How many families and near misses a page has at most.
-pub const MOST_ROWS: usize = 500;
+pub const MAX_ROWS: usize = 500;
 
 /// How many rows of a table there are without a script.
 const STATIC_ROWS: usize = 100;
 
-/// What a page is made of.
+/// The data of a page.
 pub struct Page<'a> {
-    /// What was measured.
+    /// The measured report.
     pub report: &'a Report,
     /// The unit as it was planned.
     pub planned: &'a Planned<'a>,
@@ -125,13 +127,14 @@ impl<'a> Page<'a> {
         self.planned.plan.entries().len()
     }
 
-    /// What a browser may do with the page.
+    /// The permissions of the page in a browser.
     pub fn policy(&self) -> String {
         policy(self.served)
     }
 }
 
-/// Only what is in the page: this script and this style. No request, or requests to the server of the page.
+/// Only what is in the page: this script and this style. No request, or requests to the server of
+/// the page.
 fn policy(served: bool) -> String {
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
     let connect = if served { " connect-src 'self';" } else { "" };
@@ -154,8 +157,8 @@ fn quoted(path: &str) -> String {
     }
 }
 
-/// The functions whose listings are wanted together, those with most bytes at stake first: near misses, classes, and
-/// functions with what they resemble.
+/// The functions whose listings are wanted together, those with most bytes at stake first: near
+/// misses, classes, and functions with what they resemble.
 fn sets(report: &Report, groups: &[Group]) -> Vec<Vec<usize>> {
     let decisions = &report.decisions;
     let indices = by_name(decisions);

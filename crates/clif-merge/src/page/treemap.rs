@@ -1,7 +1,8 @@
 //! The layout of a treemap: rectangles whose areas are proportional to numbers.
 //!
-//! Squarified (Bruls, Huizing and van Wijk, 2000): rows along the shorter side of what is left, each as long as its
-//! rectangles become more like squares. It knows numbers and rectangles, and draws nothing.
+//! Squarified (Bruls, Huizing and van Wijk, 2000): rows along the shorter side of what is left,
+//! each as long as its rectangles become more like squares. It knows numbers and rectangles, and
+//! draws nothing.
 
 /// A rectangle.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,8 +36,8 @@ impl Rect {
     }
 }
 
-/// A rectangle for each of `weights`, in their order, which together fill `bounds`. Weights are positive; the
-/// rectangles are the more like squares if the largest come first.
+/// A rectangle for each of `weights`, in their order, which together fill `bounds`. Weights are
+/// positive; the rectangles are the more like squares if the largest come first.
 pub fn squarified(weights: &[f64], bounds: Rect) -> Vec<Rect> {
     let mut rects = Vec::with_capacity(weights.len());
     let mut left = bounds;
@@ -84,7 +85,8 @@ fn worst(row: &[f64], scale: f64, side: f64) -> f64 {
     row.iter().map(ratio).fold(0.0, f64::max)
 }
 
-/// A rectangle for each part, next to each other along the longer side of `bounds`. Parts of 0 have empty ones.
+/// A rectangle for each part, next to each other along the longer side of `bounds`. Parts of 0 have
+/// empty ones.
 pub fn sliced(parts: [f64; 3], bounds: Rect) -> [Rect; 3] {
     let whole: f64 = parts.iter().sum();
     let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };

@@ -1,5 +1,5 @@
-//! Merging across units: the objects of a program that was cut into units share bodies, and the linked program prints what
-//! it prints without merging, whatever the sharing map says.
+//! Merging across units: the objects of a program that was cut into units share bodies, and the
+//! linked program prints what it prints without merging, whatever the sharing map says.
 
 use crate::program::{run, text_of};
 use clif_unit::sources::Source;
@@ -14,9 +14,9 @@ use testkit::tools::{Kind, Toolchain, Workshop, need};
 /// How many functions of each kind there are.
 pub const COUNT: usize = 40;
 
-/// A program of functions that are alike: leaves that differ in constants, functions that call one of them and differ in
-/// constants and callees, equal ones that call these, recursive ones, and what C calls. `changed` is how many leaves
-/// are others than in version 0.
+/// A program of functions that are alike: leaves that differ in constants, functions that call one
+/// of them and differ in constants and callees, equal ones that call these, recursive ones, and
+/// what C calls. `changed` is how many leaves are others than in version 0.
 fn program(changed: usize) -> String {
     let mut text = String::from(";@ defaults linkage=local addresses=insignificant\n");
     for at in 0..COUNT {
@@ -127,7 +127,7 @@ pub struct Units {
     pub target: &'static str,
     /// How many.
     pub count: usize,
-    /// What the program prints without merging.
+    /// The output of the program without merging.
     pub before: String,
 }
 
@@ -176,7 +176,8 @@ impl Units {
         (0..self.count).map(summarise).collect()
     }
 
-    /// A sharing map for each unit, by a policy. Returns the directory, which has `{prefix}0.map` and so on.
+    /// A sharing map for each unit, by a policy. Returns the directory, which has `{prefix}0.map`
+    /// and so on.
     pub fn maps(&self, policy: &str, summaries: &[String]) -> String {
         let parts = self.path(&format!("parts-{policy}"));
         let summaries: Vec<&str> = summaries.iter().map(String::as_str).collect();
@@ -219,8 +220,8 @@ impl Units {
         (printed, file.section_by_name(".text").expect("code").size())
     }
 
-    /// Compiles all units, links them and runs the program. Returns what it prints, the bytes of `.text`, and what the
-    /// compilations say.
+    /// Compiles all units, links them and runs the program. Returns what it prints, the bytes of
+    /// `.text`, and what the compilations say.
     pub fn program(
         &self,
         name: &str,
@@ -233,7 +234,8 @@ impl Units {
         (printed, text, said)
     }
 
-    /// Compiles with a map for each unit, with proofs, and requires the same output as without merging.
+    /// Compiles with a map for each unit, with proofs, and requires the same output as without
+    /// merging.
     fn check(&self, name: &str, map: impl Fn(usize) -> String) -> (u64, usize) {
         let with_map = |at: usize| vec!["--verify".into(), "--map".into(), map(at)];
         let (printed, bytes, said) = self.program(name, "u", with_map, &[]);
@@ -269,7 +271,8 @@ pub fn on_each_target(count: usize, by: By, check: impl Fn(&Units)) {
     }
 }
 
-/// A unit that shares a body with another one must not lose its own symbols, nor get another unit's constants.
+/// A unit that shares a body with another one must not lose its own symbols, nor get another unit's
+/// constants.
 #[test]
 fn units_share_bodies_and_the_program_stays_the_same() {
     for by in [By::Neighbouring, By::Turn] {
@@ -294,7 +297,8 @@ fn units_share_bodies_and_the_program_stays_the_same() {
     }
 }
 
-/// Combining must not depend on how summaries were grouped: else two machines could make different maps.
+/// Combining must not depend on how summaries were grouped: else two machines could make different
+/// maps.
 #[test]
 fn any_grouping_and_order_of_summaries_gives_the_same_map() {
     let units = Units::new(Toolchain::x86_64(), "x86_64", 4, By::Turn);
@@ -357,8 +361,8 @@ block0(v0: i64, v1: i64):
     )
 }
 
-/// A function shares a body and passes its callee, which was merged into another function that shares the body. That one lost its
-/// code, and the symbol of the callee led to nothing.
+/// A function shares a body and passes its callee, which was merged into another function that
+/// shares the body. That one lost its code, and the symbol of the callee led to nothing.
 #[test]
 fn a_callee_that_is_passed_keeps_code_if_it_was_merged_into_a_function_that_shares_the_body() {
     const LOCAL: &str = "linkage=local addresses=insignificant";
@@ -416,7 +420,7 @@ fn maps_of_any_contents_change_nothing_but_sizes() {
             combine(&summaries, &mut decide, &mut outputs).expect("combined");
             let path = text_of(&units.workshop.write("hostile.map", &bytes)).to_owned();
             shared += units.check(&format!("hostile{seed}"), |_| path.clone()).1;
-            // The same with damaged bytes, as far as it can be opened.
+            // Maps with damaged bytes, as far as they can be opened.
             const ENDS: usize = 72;
             for _ in 0..4 {
                 let at = ENDS + rng.below(bytes.len() - 2 * ENDS);
@@ -516,7 +520,8 @@ fn parts_that_do_not_change_are_not_written() {
     run(&combine).expect(0, "1 of 2 maps changed");
 }
 
-/// Formats without groups of sections in the sense of ELF: the linker must keep one copy of a body all the same.
+/// Formats without groups of sections in the sense of ELF: the linker must still keep one copy of a
+/// body.
 #[test]
 fn linkers_of_other_formats_keep_one_copy() {
     need("lld");

@@ -1,4 +1,5 @@
-//! `clif-merge bisect`: files, reduced units, and what is left behind. What it prints is pinned in `bisect.trycmd`.
+//! `clif-merge bisect`: files, reduced units, and leftovers. The output is pinned in
+//! `bisect.trycmd`.
 #![cfg(unix)]
 
 use crate::program::{Run, names, program, read, run, run_with, temporary, text_of, write};
@@ -121,7 +122,7 @@ block0(v0: i64, v1: i32):
 }
 ";
     assert_eq!(read(small), expected);
-    // The same again, and of what is reduced already.
+    // The run repeated, and a run on the reduced unit.
     bisect(&reduce, script).expect(0, "reduced to 2 functions");
     assert_eq!(read(small), expected);
     bisect(&["--similar", "off", small, "--reduce", small], script).expect(0, "");
@@ -133,7 +134,7 @@ block0(v0: i64, v1: i32):
     run(&["merge", "--similar", "off", small]).expect(0, "1 thunk");
 }
 
-/// What a command prints is not shown, unless that is wanted; then on standard error.
+/// The output of a command is not shown, unless that is wanted; then on standard error.
 #[test]
 fn what_the_command_prints() {
     let script = "echo printed; echo written >&2; ! grep -q thunk=%both \"$0\"";

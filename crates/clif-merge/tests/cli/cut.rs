@@ -1,6 +1,7 @@
-//! Units that a unit was cut into: linked, their objects are the program that the object of the whole unit is.
+//! Units that a unit was cut into: linked, their objects are the program that the object of the
+//! whole unit is.
 //!
-//! What the units are is for the tests of `cut-unit`.
+//! The units themselves are for the tests of `cut-unit`.
 
 use crate::program::{run, text_of};
 use clif_unit::sources::Source;

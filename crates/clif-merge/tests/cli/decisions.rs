@@ -93,7 +93,8 @@ fn yaml_remarks_have_what_those_in_json_have() {
     }
 }
 
-/// What is compared with a unit must not depend on whether the unit or its report is at hand.
+/// The rows that are compared with a unit must not depend on whether the unit or its report is at
+/// hand.
 #[test]
 fn a_report_is_compared_as_its_unit_is() {
     let directory = temporary();

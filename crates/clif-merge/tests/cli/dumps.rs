@@ -3,8 +3,8 @@
 use crate::program::{run, run_with, temporary, text_of, write};
 use clif_unit::isa;
 
-/// A function as rustc_codegen_cranelift writes it with `--emit=llvm-ir`: all settings in front of it, and comments
-/// below the first line, behind entities and below instructions.
+/// A function as rustc_codegen_cranelift writes it with `--emit=llvm-ir`: all settings in front of
+/// it, and comments below the first line, behind entities and below instructions.
 fn rustc(symbol: &str) -> String {
     let [isa] = isa::build([isa::short("x86_64")], &[]).expect("is built in");
     let mut text = String::new();
@@ -92,7 +92,7 @@ fn two_stages_of_one_function_are_refused() {
     run(&["merge", text_of(&path("opt"))]).expect(0, "merged 0 of 1");
 }
 
-/// What Cranelift draws of a function that its verifier refuses: comments between the lines.
+/// Cranelift's drawing of a function that its verifier refuses: comments between the lines.
 #[test]
 fn drawn_errors_are_comments() {
     let text = "function u0:1(i32) -> i32 fast {\nblock0(v0: i32):\n    v1 = iadd v0, v0\n\

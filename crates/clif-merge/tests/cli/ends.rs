@@ -57,8 +57,8 @@ mod unix {
                     .stderr(Stdio::null())
                     .spawn()
                     .expect("the program starts");
-                // An empty file exists for a moment, to check that the directory is writable; later the file that
-                // is being written.
+                // An empty file exists for a moment, to check that the directory is writable; later
+                // the file that is being written.
                 let unfinished = || {
                     let entries = std::fs::read_dir(directory.path()).unwrap();
                     entries.filter_map(Result::ok).any(|entry| {

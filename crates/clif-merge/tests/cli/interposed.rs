@@ -1,8 +1,9 @@
-//! Libraries of several units of which the program interposes functions and data: what named another function or object
-//! goes on using that one, whatever was merged.
+//! Libraries of several units of which the program interposes functions and data: what named
+//! another function or object goes on using that one, whatever was merged.
 //!
-//! Of two equal exported functions, the program has a definition of its own of the first. What called the second must not
-//! reach it. (What called the first may reach either: an exported function can be bound to the definition of its unit.)
+//! Of two equal exported functions, the program has a definition of its own of the first. Callers
+//! of the second must not reach it. (What called the first may reach either: an exported function
+//! can be bound to the definition of its unit.)
 
 use crate::across::{Units, linkers};
 use std::fmt::Write as _;
@@ -13,8 +14,8 @@ fn function(name: &str, header: &str, first: &str) -> String {
     format!("\n{}", long_function(&format!("%{name}"), header, first))
 }
 
-/// Functions that are alike but for their callees or the data that they read; in the first unit, `leaf0` equals `leaf1`, and
-/// `table0` equals `table1`.
+/// Functions that are alike but for their callees or the data that they read; in the first unit,
+/// `leaf0` equals `leaf1`, and `table0` equals `table1`.
 fn units_of() -> [String; 2] {
     let calls = |name: &str, callee: &str| {
         let header = format!("    fn0 = %{callee}(i64) -> i64 system_v\n");

@@ -5,7 +5,7 @@ use crate::program::{inputs, run, run_with};
 const SAMPLE: &str = "../../../../samples/rust-generics.clif";
 const JOBS: [&str; 3] = ["1", "2", "7"];
 
-/// Checks that a command line gives the same on any number of threads.
+/// Checks that a command line prints one output on any number of threads.
 #[track_caller]
 fn same(arguments: &[&str]) -> Vec<u8> {
     let [one, two, seven] = JOBS.map(|jobs| run(&[arguments, &["--jobs", jobs]].concat()));
@@ -35,8 +35,8 @@ fn objects_are_the_same() {
     }
 }
 
-/// The first function that cannot be compiled is named, whichever thread is the first to find one; also where
-/// Cranelift panics.
+/// The first function that cannot be compiled is named, whichever thread is the first to find one;
+/// also where Cranelift panics.
 #[test]
 fn errors_are_the_same() {
     let right =

@@ -1,5 +1,6 @@
-//! Functions that the command line marks as exported or externally called, by their names, in a unit on standard
-//! input. What each mark does to each function is in `marks.trycmd`; here is what is left of the unit.
+//! Functions that the command line marks as exported or externally called, by their names, in a
+//! unit on standard input. The effect of each mark on each function is in `marks.trycmd`; here is
+//! the remaining unit.
 
 use crate::program::{inputs, read, run_with};
 
@@ -35,7 +36,8 @@ fn marked_functions_are_left() {
     assert_eq!(left(&["--export-file", "/dev/null"]).len(), 1);
 }
 
-/// `;@ defaults` counts as a directive of each function; `--externally-called` does not concern linkage.
+/// `;@ defaults` counts as a directive of each function; `--externally-called` does not concern
+/// linkage.
 #[test]
 fn marks_are_printed_as_directives() {
     let text = format!(";@ defaults linkage=local addresses=insignificant\n{}", unit());

@@ -1,4 +1,4 @@
-//! What paths can lead to: links, pipes, texts with a byte order mark.
+//! Unusual paths: links, pipes, texts with a byte order mark.
 
 use crate::program::{names, read, run, run_with, temporary, text_of, write};
 

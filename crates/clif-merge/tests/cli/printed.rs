@@ -10,8 +10,8 @@ const DEFAULTS: [&[&str]; 4] = [
     &["--linkage", "hidden", "--addresses", "insignificant"],
 ];
 
-/// Attributes that equal the defaults of the program were not printed: in `merge | compile`, with the same
-/// options twice, functions that their directives export became local.
+/// Attributes that equal the defaults of the program were not printed: in `merge | compile`, with
+/// the same options twice, functions that their directives export became local.
 #[test]
 fn the_output_means_the_same_under_any_options() {
     let given = ";@ data %table linkage=export = %main\n\
@@ -106,8 +106,9 @@ fn the_readme_shows_what_is_printed() {
     assert_eq!(right, words(printed.text()));
 }
 
-/// Gaps in the numbers of entities: what filled one was printed as a symbol without a name, which nothing could read
-/// (`gv`), was an index out of bounds (`fn`), or a panic of Cranelift's when the next constant was made (`const`).
+/// Gaps in the numbers of entities: what filled one was printed as a symbol without a name, which
+/// nothing could read (`gv`), was an index out of bounds (`fn`), or a panic of Cranelift's when the
+/// next constant was made (`const`).
 #[test]
 fn gaps_in_numbers_are_harmless() {
     let declared = [

@@ -1,10 +1,11 @@
-//! Real programs, merged across units: cut into units that are compiled apart and linked, they print what they print
-//! unmerged, and what Wasmtime computed when it translated them.
+//! Real programs, merged across units: cut into units that are compiled apart and linked, they
+//! print what they print unmerged, and what Wasmtime computed when it translated them.
 //!
-//! The programs are in `benches/programs`, and `testkit::programs` makes a host for them. What is compared is each
-//! result, and all of the memory that a program leaves behind; all cuts and both targets must print the same, too. How
-//! much merging saves is measured by `benches/cross-unit`, of other units: here it only must save something, by bodies
-//! that several units have. `--nocapture` shows how many.
+//! The programs are in `benches/programs`, and `testkit::programs` makes a host for them. The test
+//! compares each result, and all of the memory that a program leaves behind; all cuts and both
+//! targets must print equal outputs, too. How much merging saves is measured by
+//! `benches/cross-unit`, of other units: here it only must save something, by bodies that several
+//! units have. `--nocapture` shows how many.
 
 use crate::across::{Units, linkers, shared};
 use crate::program::text_of;
@@ -31,7 +32,7 @@ const SIZE: Variant = Variant::Map("size");
 struct Cut {
     by: By,
     variants: &'static [Variant],
-    /// With a map, at least so many bodies are in several units.
+    /// With a map, the minimum number of bodies that are in several units.
     bodies: usize,
 }
 
@@ -58,7 +59,7 @@ fn check(directory: &str, cuts: &[Cut]) {
     }
 }
 
-/// What the programs of some units print, without merging and in all variants of a cut.
+/// The output of the programs of some units, without merging and in all variants of a cut.
 fn check_cut(units: &Units, image: &Image, cut: &Cut) -> String {
     let table = text_of(&units.workshop.write("table.clif", elements(image))).to_owned();
     let object = units.path("table.o");

@@ -1,5 +1,5 @@
-//! What is said of merging across units: which functions share bodies, why two do not, and to which functions an address of
-//! the linked image belongs.
+//! Explanations of merging across units: which functions share bodies, why two do not, and to which
+//! functions an address of the linked image belongs.
 
 use crate::across::{COUNT, Units, linkers, on_each_target};
 use crate::program::{run, text_of};
@@ -8,7 +8,8 @@ use object::{Object as _, ObjectSection as _};
 use std::collections::BTreeSet;
 use testkit::tools::{Toolchain, Workshop};
 
-/// A report that left a unit's functions out, or counted other sets than the map has, would say nothing of the program.
+/// A report that left a unit's functions out, or counted other sets than the map has, would say
+/// nothing of the program.
 #[test]
 fn the_report_names_what_shares_bodies_in_all_units() {
     let units = Units::new(Toolchain::x86_64(), "x86_64", 3, By::Turn);
@@ -50,7 +51,8 @@ fn the_report_names_what_shares_bodies_in_all_units() {
     assert_eq!(std::fs::read(with).expect("a map"), std::fs::read(without).expect("a map"));
 }
 
-/// Who asks why two functions of different units did not merge must not be answered about others, or about one unit.
+/// Who asks why two functions of different units did not merge must not be answered about others,
+/// or about one unit.
 #[test]
 fn why_compares_functions_of_different_units() {
     let units = Units::new(Toolchain::x86_64(), "x86_64", 2, By::Turn);
@@ -95,7 +97,8 @@ fn bytes_at<'a>(file: &object::File<'a>, address: u64) -> &'a [u8] {
     &data[at..data.len().min(at + 16)]
 }
 
-/// A profiler asks to which functions an address belongs: no unit knows of which unit the linker kept a body.
+/// A profiler asks to which functions an address belongs: no unit knows of which unit the linker
+/// kept a body.
 #[test]
 fn addresses_of_a_linked_image_lead_to_the_functions_of_all_units() {
     on_each_target(3, By::Turn, |units| {
@@ -154,7 +157,8 @@ fn addresses_of_a_linked_image_lead_to_the_functions_of_all_units() {
     });
 }
 
-/// What was not written by `compile --merge-map`, or is of another program, is an error that names the file.
+/// A map that `compile --merge-map` did not write, or of another program, is an error that names
+/// the file.
 #[test]
 fn locate_refuses_what_it_cannot_read() {
     let workshop = Workshop::new("locate");
@@ -189,7 +193,8 @@ fn locate_refuses_what_it_cannot_read() {
     assert!(said.contains("other.json: there is another unit `a`"), "{said}");
 }
 
-/// A build that takes the summaries of the build before reads each unit once. Its maps must be those of three steps.
+/// A build that takes the summaries of the build before reads each unit once. Its maps must be
+/// those of three steps.
 #[test]
 fn compile_writes_the_summary_that_summarize_writes() {
     let units = Units::new(Toolchain::x86_64(), "x86_64", 2, By::Turn);

@@ -1,4 +1,5 @@
-//! Stacks of linked programs whose units share code: `locate --stack` says to which functions the frames belong.
+//! Stacks of linked programs whose units share code: `locate --stack` says to which functions the
+//! frames belong.
 
 use crate::across::Units;
 use crate::program::run;
@@ -13,7 +14,8 @@ fn location(unit: usize, function: usize, is_leaf: bool) -> usize {
     0x1000 + 0x100 * (unit * COUNT + function) + 0x10 * usize::from(is_leaf)
 }
 
-/// Leaves, which differ in a constant and call C, and functions that call them. The last unit calls all of these.
+/// Leaves, which differ in a constant and call C, and functions that call them. The last unit calls
+/// all of these.
 fn unit(unit: usize) -> String {
     let mut text = String::from(";@ defaults linkage=local addresses=insignificant\n");
     for at in 0..COUNT {
@@ -81,7 +83,8 @@ int main(void) {
 }
 ";
 
-/// A backtrace of merged code would name functions that were not called, and units that did not call them.
+/// A backtrace of merged code would name functions that were not called, and units that did not
+/// call them.
 #[test]
 fn frames_of_a_linked_program_are_the_functions_that_were_called() {
     for (tools, target) in [(Toolchain::x86_64(), "x86_64"), (Toolchain::aarch64(), "aarch64")] {

@@ -1,4 +1,5 @@
-//! Which text goes to standard output and which to standard error, and which files there are after an error.
+//! Which text goes to standard output and which to standard error, and which files there are after
+//! an error.
 //!
 //! The text cases (`*.trycmd`) see both streams as one, and no files.
 
@@ -71,8 +72,8 @@ fn errors_and_results_are_on_different_streams() {
     assert!(!units.iter().any(|name| name.ends_with(".o")), "an error left a file: {units:?}");
 }
 
-/// The rows of a table of dispositions, without those of new bodies, which have a row and a name of the text only where
-/// text is printed.
+/// The rows of a table of dispositions, without those of new bodies, which have a row and a name of
+/// the text only where text is printed.
 fn rows(table: &str) -> Vec<Vec<&str>> {
     let is_new = |word: &str| word.starts_with("%body") || word.starts_with(".Lfn");
     let words = |line| str::split_whitespace(line).collect::<Vec<_>>();

@@ -1,5 +1,5 @@
-//! Dependence on the target: functions that are valid only with a target, and functions that one target
-//! cannot compile.
+//! Dependence on the target: functions that are valid only with a target, and functions that one
+//! target cannot compile.
 
 use crate::program::run;
 use serde_json::Value;
@@ -46,7 +46,8 @@ fn targets_of_a_report() {
     assert!(names.iter().any(|name| *name == "x86_64-apple-darwin"), "{names:?}");
 }
 
-/// Tables and times of a report are those for the machine where it runs; this is what is the same on all.
+/// Tables and times of a report are those for the machine where it runs; this is the part that all
+/// machines share.
 #[test]
 fn a_report_names_all_of_its_targets() {
     for (arguments, words) in [

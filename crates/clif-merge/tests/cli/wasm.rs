@@ -1,13 +1,15 @@
-//! WebAssembly in place of CLIF: every command takes modules and components, and says what is wrong with others.
+//! WebAssembly in place of CLIF: every command takes modules and components, and says what is wrong
+//! with others.
 //!
-//! What is translated, and which functions are reachable, is tested in `crates/wasm-input`.
+//! Translation, and which functions are reachable, are tested in `crates/wasm-input`.
 
 use crate::program::{read, run, run_with, temporary, text_of, write};
 use saphyr::{LoadableYamlNode as _, Yaml};
 use std::path::Path;
 use std::process::Command;
 
-/// Three pairs of equal functions: local ones, one of which is exported, and one of which is in a table.
+/// Three pairs of equal functions: local ones, one of which is exported, and one of which is in a
+/// table.
 const MODULE: &str = r#"(module
     (import "env" "log" (func $log (param i32)))
     (memory 1)
@@ -155,7 +157,7 @@ fn modules_of_a_component_are_one_unit() {
     run_with(&["report", "-"], &binary(&text)).expect(0, "");
 }
 
-/// What Wasmtime enables by default, and what it has in addition that is stable.
+/// Features that Wasmtime enables by default, and stable ones in addition.
 #[test]
 fn every_stable_proposal_is_read() {
     for (proposal, text) in [
@@ -315,8 +317,8 @@ fn the_workflow_of_the_example_compares_and_fails_if_merges_are_lost() {
     assert!(summary.contains("merges that disappeared"), "{summary}");
 }
 
-/// What a runtime does with a module's functions: it has the addresses of those that are exported or in a table, calls
-/// them as WebAssembly is called, and has no others.
+/// A runtime uses a module's functions so: it has the addresses of those that are exported or in a
+/// table, calls them as WebAssembly is called, and has no others.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 const HOST: &str = r#"
 #include <stdint.h>
@@ -337,7 +339,8 @@ int main(void) {
 }
 "#;
 
-/// A function that only a table has must not lose its symbol: nothing in the unit calls it, and the runtime does.
+/// A function that only a table has must not lose its symbol: nothing in the unit calls it, and the
+/// runtime does.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[test]
 fn exported_functions_and_those_in_tables_do_what_they_did_for_a_runtime() {

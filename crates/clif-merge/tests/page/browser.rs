@@ -72,7 +72,7 @@ impl Page {
         self.tab.add_event_listener(Arc::new(listener)).expect("a listener");
     }
 
-    /// What was reported and requested.
+    /// The reports and requests.
     pub fn reported(&self) -> Vec<String> {
         self.reported.lock().expect("not poisoned").clone()
     }

@@ -35,7 +35,7 @@ impl Served {
         self.url.trim_start_matches("http://").trim_end_matches('/')
     }
 
-    /// The answer to a request: its status, and all of it.
+    /// The answer to a request: its status, and the whole text.
     fn ask(&self, method: &str, path: &str, host: &str) -> (u32, String) {
         let mut stream = TcpStream::connect(self.host()).expect("a connection");
         let request = format!("{method} {path} HTTP/1.1\r\n{host}Connection: close\r\n\r\n");

@@ -66,7 +66,7 @@ impl Difference<'_> {
 }
 
 /// Where two data objects of a planned unit first differ; `None` if they are equal, whether or not
-/// they may merge. What they point to is compared by the classes of `plan`.
+/// they may merge. Their pointers are compared by the classes of `plan`.
 pub fn first_difference<'a>(
     unit: &'a Unit,
     plan: &Plan,
@@ -104,7 +104,7 @@ pub fn first_difference<'a>(
     }
 }
 
-/// The first pointer that is not the same, and where it is.
+/// The first pointer that differs, and where it is.
 fn first_pointer<'a>(
     unit: &Unit,
     plan: &Plan,
@@ -131,7 +131,7 @@ fn first_pointer<'a>(
     }
 }
 
-/// Whether the addresses of two symbols may be the same after merging.
+/// Whether two symbols may have one address after merging.
 fn same_address(unit: &Unit, plan: &Plan, a: &UserExternalName, b: &UserExternalName) -> bool {
     let class = |symbol| class_of_address(unit, plan, symbol);
     a == b || class(a).is_some_and(|a| class(b) == Some(a))

@@ -25,11 +25,11 @@ pub const POINTER_BYTES: usize = 8;
 pub struct GivenData {
     /// The symbol by which the unit refers to it.
     pub symbol: UserExternalName,
-    /// What its directive says, defaults filled in.
+    /// The attributes of its directive, defaults filled in.
     pub attributes: DataAttributes,
     /// Whether it says `used`: a linker must not drop it either. It is pinned then.
     pub used: bool,
-    /// What it holds; nothing if it is an alias.
+    /// Its contents; nothing if it is an alias.
     pub object: DataObject,
     /// The data object for which the text says that it is another name. Its attributes are those of
     /// that object, but for what concerns the symbol.
@@ -41,8 +41,9 @@ pub struct GivenData {
 impl GivenData {
     /// The attributes that the pass needs.
     ///
-    /// An alias stays an alias, and a reference to it equals only a reference to the same alias: it equalled
-    /// no other reference when the alias was made, so that merging a merged unit changes nothing.
+    /// An alias stays an alias, and a reference to it equals only a reference to the same alias: it
+    /// equalled no other reference when the alias was made, so that merging a merged unit changes
+    /// nothing.
     pub fn for_pass(&self) -> DataAttributes {
         match self.alias {
             None => self.attributes,
@@ -54,13 +55,13 @@ impl GivenData {
         }
     }
 
-    /// The same symbol as another name for `target`.
+    /// Another name for `target`.
     pub fn into_alias(self, target: UserExternalName) -> GivenData {
         GivenData { object: nothing(), alias: Some(target), ..self }
     }
 }
 
-/// What an alias holds.
+/// The contents of an alias.
 fn nothing() -> DataObject {
     DataObject { contents: Contents::Zeros(0), relocations: Vec::new(), section: None }
 }
@@ -70,7 +71,8 @@ fn nothing() -> DataObject {
 ///
 /// # Errors
 ///
-/// Pointers to symbols without a single address, and aliases of symbols that are no data objects, with their places.
+/// Pointers to symbols without a single address, and aliases of symbols that are no data objects,
+/// with their places.
 pub fn resolve(
     parsed: Vec<(&str, Parsed)>,
     names: &Names,

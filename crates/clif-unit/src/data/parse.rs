@@ -10,8 +10,9 @@
 //!       | "zero" number | "hex" digits | name [ ( "+" | "-" ) number ]
 //! ```
 //!
-//! An object of `zero` items alone is all zeros and takes no room in a file. `alias=%other` instead of `=` makes
-//! the name another one for an object. This module does not resolve symbols; [`super`] does.
+//! An object of `zero` items alone is all zeros and takes no room in a file. `alias=%other` instead
+//! of `=` makes the name another one for an object. This module does not resolve symbols; [`super`]
+//! does.
 
 use super::POINTER_BYTES;
 use crate::words::{
@@ -57,7 +58,7 @@ pub struct Parsed {
 pub struct Pointer {
     /// Bytes from the beginning of the object.
     pub offset: u32,
-    /// What it points to.
+    /// Its target.
     pub target: Name,
     /// Bytes that are added to the address.
     pub addend: i64,
@@ -277,7 +278,7 @@ fn check_fill(count: u64) -> Result<()> {
     }
 }
 
-/// The bytes of a number of so many bits, the lowest first.
+/// The bytes of a number of this width in bits, the lowest first.
 fn integer(text: &str, bits: u32) -> Result<Vec<u8>> {
     let number = parse_number(text)?;
     match bits == u64::BITS || number >> bits == 0 {

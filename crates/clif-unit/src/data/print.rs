@@ -9,7 +9,7 @@ use cranelift_mergefunc::data::{Contents, DataAttributes};
 
 /// Columns of a line.
 const WIDTH: usize = 100;
-/// Columns of a string: as many as fit behind `;@ +`.
+/// Columns of a string: the characters that fit behind `;@ +`.
 const STRING_WIDTH: usize = 94;
 /// Bytes written as digits in one item.
 const DIGITS: usize = 32;
@@ -43,7 +43,8 @@ pub fn print(data: &GivenData, display: &dyn Fn(&UserExternalName) -> String) ->
     text + &line + "\n"
 }
 
-/// What differs from the defaults of the tool, which [`crate::directives::defaults_line`] says.
+/// The attributes that differ from the defaults of the tool, which
+/// [`crate::directives::defaults_line`] says.
 fn attributes(data: &GivenData) -> Vec<String> {
     let plain = DataAttributes::default();
     let attributes = match data.alias {

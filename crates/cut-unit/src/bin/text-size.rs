@@ -1,6 +1,8 @@
-//! The program `text-size`: prints how many bytes the section `.text` of a linked image has, for each file a line.
+//! The program `text-size`: prints how many bytes the section `.text` of a linked image has, for
+//! each file a line.
 //!
-//! It fails if the image has other executable sections, because the bytes of `.text` are not all of its code then.
+//! It fails if the image has other executable sections, because the bytes of `.text` are not all of
+//! its code then.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use object::read::elf::ElfFile64;

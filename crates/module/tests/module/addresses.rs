@@ -1,5 +1,5 @@
-//! Addresses in a JIT: every function has one, comparisons of addresses give what they give without merging, and
-//! the merge map leads from each address back to the functions there.
+//! Addresses in a JIT: every function has one, comparisons of addresses give what they give without
+//! merging, and the merge map leads from each address back to the functions there.
 
 use cranelift_mergefunc::explain::{MergeMap, Original};
 use cranelift_mergefunc::{Addresses, Disposition};
@@ -59,7 +59,10 @@ fn every_function_has_an_address_at_which_it_works() {
 #[test]
 fn significant_addresses_differ_and_insignificant_ones_may_not() {
     for functions in Addresses::ALL {
-        let options = cranelift_mergefunc_module::ModuleOptions { functions, ..insignificant() };
+        let options = cranelift_mergefunc_module::ModuleOptions {
+            function_addresses: functions,
+            ..insignificant()
+        };
         let mut module = MergingModule::with_options(jit(), options);
         define_all(&mut module, &program());
         module.finalize_definitions().unwrap();
@@ -166,7 +169,10 @@ fn the_perf_map_has_a_line_for_each_piece_of_code() {
 #[test]
 fn preemptible_functions_of_a_jit_merge_as_exported_ones() {
     for functions in Addresses::ALL {
-        let options = cranelift_mergefunc_module::ModuleOptions { functions, ..insignificant() };
+        let options = cranelift_mergefunc_module::ModuleOptions {
+            function_addresses: functions,
+            ..insignificant()
+        };
         let mut module = MergingModule::with_options(jit(), options);
         let mut program = String::new();
         for name in ["a", "b", "c"] {

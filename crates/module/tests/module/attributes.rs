@@ -14,7 +14,7 @@ fn three() -> String {
         + &calls("export", "calls_b", "b")
 }
 
-/// What is merged of `three` if one attribute of `b` is changed.
+/// The merges of `three` if one attribute of `b` is changed.
 fn with(change: impl FnOnce(&mut Attributes)) -> MergingModule<JITModule> {
     let mut module = merging_jit();
     define_all(&mut module, &three());
@@ -122,7 +122,7 @@ fn attributes_can_be_set_before_the_definition_and_start_from_the_options() {
         let mut module = MergingModule::with_options(jit(), options);
         testkit::modules::declare_all(&mut module, &three());
         let b = id(&module, "b");
-        assert_eq!(module.attributes(b).addresses, options.functions);
+        assert_eq!(module.attributes(b).addresses, options.function_addresses);
         module.attributes(b).pinned = true;
         define_all(&mut module, &three());
         module.finalize_definitions().unwrap();
@@ -173,7 +173,8 @@ fn the_limit_counts_merges_over_all_flushes() {
     }
 }
 
-/// Merges of data objects once did not count if functions merged as well, in the same flush or in an earlier one.
+/// Merges of data objects once did not count if functions merged as well, in the same flush or in
+/// an earlier one.
 #[test]
 fn the_limit_counts_functions_and_data() {
     for limit in 0..6 {
@@ -221,8 +222,8 @@ fn a_limit_inside_a_class_that_shares_a_body_works() {
     }
 }
 
-/// `takes_thunk` and `takes_aligned` take the addresses of equal functions and merge; the address that the body
-/// takes, for `aligned` as well, is that of the thunk.
+/// `takes_thunk` and `takes_aligned` take the addresses of equal functions and merge; the address
+/// that the body takes, for `aligned` as well, is that of the thunk.
 #[test]
 fn a_thunk_has_the_alignment_of_the_functions_that_it_is_used_for() {
     let takes = |name: &str, of: &str| {

@@ -1,5 +1,5 @@
-//! Functions that call each other, and their other callees, over several flushes: all of them are compared with
-//! emitted functions.
+//! Functions that call each other, and their other callees, over several flushes: all of them are
+//! compared with emitted functions.
 
 use cranelift_jit::JITModule;
 use cranelift_mergefunc::Addresses;
@@ -34,7 +34,8 @@ fn pair(name: &str, leaves: [&str; 2]) -> String {
     steps(&a, &b, leaves[0]) + &steps(&b, &a, leaves[1])
 }
 
-/// Defines and flushes programs one after the other, and checks what functions return, merged and unmerged.
+/// Defines and flushes programs one after the other, and checks what functions return, merged and
+/// unmerged.
 fn in_turn(programs: &[String], called: &[&str]) -> MergingModule<JITModule> {
     let options =
         [Some(0), None].map(|merge_limit| ModuleOptions { merge_limit, ..insignificant() });
@@ -55,8 +56,8 @@ fn in_turn(programs: &[String], called: &[&str]) -> MergingModule<JITModule> {
     merged
 }
 
-/// The callees of a cycle outside of the cycle may be in the same flush as the cycle: that these equal the callees
-/// of the emitted cycle was once not checked.
+/// The callees of a cycle outside of the cycle may be in the same flush as the cycle: that these
+/// equal the callees of the emitted cycle was once not checked.
 #[test]
 fn a_cycle_is_merged_into_one_with_equal_other_callees() {
     let leaf = |name: &str, k: i64| plus("local", name, k);
@@ -82,8 +83,8 @@ fn a_cycle_is_merged_into_one_with_equal_other_callees() {
     }
 }
 
-/// The self-recursive function is compared in one walk with two functions that call each other. It must equal both
-/// to merge, and it equals only the first.
+/// The self-recursive function is compared in one walk with two functions that call each other. It
+/// must equal both to merge, and it equals only the first.
 #[test]
 fn a_function_must_equal_every_function_it_is_compared_with_in_a_cycle() {
     for turned in [false, true] {
@@ -102,8 +103,8 @@ fn a_function_must_equal_every_function_it_is_compared_with_in_a_cycle() {
     }
 }
 
-/// A user (caller, or taker of the address) of a function that is not yet defined equals a user that comes after
-/// the definition.
+/// A user (caller, or taker of the address) of a function that is not yet defined equals a user
+/// that comes after the definition.
 #[test]
 fn users_of_an_undefined_function_equal_later_users() {
     for taken in [false, true] {
@@ -112,7 +113,7 @@ fn users_of_an_undefined_function_equal_later_users() {
                 false => calls("export", name, "x"),
                 true => calls_address("export", name, "x"),
             };
-            let options = ModuleOptions { functions, ..insignificant() };
+            let options = ModuleOptions { function_addresses: functions, ..insignificant() };
             let mut module = MergingModule::with_options(jit(), options);
             let x = plus("local", "x", 5);
             declare_all(&mut module, &x);

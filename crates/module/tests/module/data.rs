@@ -1,5 +1,5 @@
-//! Data objects: those whose identity is not observable merge, together with the functions that use them, and all
-//! others stay where they are.
+//! Data objects: those whose identity is not observable merge, together with the functions that use
+//! them, and all others stay where they are.
 
 #![allow(unsafe_code, reason = "data of the JIT is read through pointers")]
 
@@ -119,7 +119,7 @@ fn attributes_of_data_start_from_the_options() {
     for options in [ModuleOptions::default(), insignificant()] {
         let mut module = MergingModule::with_options(object(), options);
         let data = module.declare_data("d", Linkage::Local, false, false).unwrap();
-        assert_eq!(module.data_attributes(data).addresses, options.data);
+        assert_eq!(module.data_attributes(data).addresses, options.data_addresses);
     }
 }
 
@@ -178,7 +178,7 @@ fn pointers_in_data_follow_the_functions_that_were_merged() {
 
 #[test]
 fn functions_in_a_table_keep_addresses_of_their_own_if_those_matter() {
-    let options = ModuleOptions { functions: Addresses::Significant, ..insignificant() };
+    let options = ModuleOptions { function_addresses: Addresses::Significant, ..insignificant() };
     let mut module = MergingModule::with_options(jit(), options);
     define_all(&mut module, &(plus("local", "f1", 5) + &plus("local", "f2", 5)));
     let data = module.declare_data("variable", Linkage::Export, true, false).unwrap();
@@ -219,7 +219,8 @@ fn code_given_as_bytes_reaches_functions_that_were_merged() {
     if cfg!(not(target_arch = "x86_64")) {
         return;
     }
-    // `jmp rel32` to a function that is merged away: it keeps its symbol, or the jump is redirected.
+    // `jmp rel32` to a function that is merged away: it keeps its symbol, or the jump is
+    // redirected.
     for late in [false, true] {
         let mut module = quiet_jit();
         define_all(&mut module, &plus("local", "f1", 5));
@@ -298,8 +299,8 @@ fn an_object_defines_data_that_was_merged() {
     product.emit().unwrap();
 }
 
-/// Writable data never merges, but is deferred if it refers to a function or an object: it is defined before the
-/// flush, with pointers to what the flush eliminates.
+/// Writable data never merges, but is deferred if it refers to a function or an object: it is
+/// defined before the flush, with pointers to what the flush eliminates.
 #[test]
 fn data_that_refers_to_a_function_or_object_is_deferred() {
     let mut module = quiet_jit();

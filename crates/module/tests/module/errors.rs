@@ -1,7 +1,7 @@
 //! The wrapped module returns the errors of a bare module, at the same calls.
 //!
-//! Every invalid call is made on a bare module and on a wrapped one. Callers match on these errors, and an error at
-//! the flush would name the wrong definition.
+//! Every invalid call is made on a bare module and on a wrapped one. Callers match on these errors,
+//! and an error at the flush would name the wrong definition.
 
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::{Function, UserFuncName};
@@ -210,8 +210,8 @@ fn the_flush_reports_errors_of_the_compiler_with_the_function() {
 
 #[test]
 fn a_data_object_that_is_refused_by_the_flush_ends_it() {
-    // The object refers to a function, so its definition is deferred. Everything that the flush would have defined
-    // after it is lost.
+    // The object refers to a function, so its definition is deferred. Everything that the flush
+    // would have defined after it is lost.
     let mut module = MergingModule::new(object());
     define_all(&mut module, &plus("export", "f", 1));
     let data = module.declare_data("d", Linkage::Export, true, true).unwrap();

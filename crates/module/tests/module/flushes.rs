@@ -1,5 +1,6 @@
-//! What a flush leaves behind restricts later flushes: facts of functions that are emitted, functions that were
-//! eliminated, and addresses that are passed as arguments. That holds without a merge cache as well.
+//! A flush restricts later flushes: facts of functions that are emitted, functions that were
+//! eliminated, and addresses that are passed as arguments. That holds without a merge cache as
+//! well.
 
 #![allow(unsafe_code, reason = "compiled code is called through pointers")]
 
@@ -17,7 +18,7 @@ fn optimising_jit(options: ModuleOptions) -> MergingModule<JITModule> {
     MergingModule::with_options(inner, ModuleOptions { back_end: BackEnd::Jit, ..options })
 }
 
-/// The same for objects.
+/// An optimising `ObjectModule`, wrapped.
 fn optimising_object(options: ModuleOptions) -> MergingModule<ObjectModule> {
     let names = cranelift_module::default_libcall_names();
     let inner =
@@ -88,7 +89,7 @@ const AT_NO_MULTIPLE_OF_16: &str =
         printf(\"%ld\\n\", e(cell + 8, cell + 8));
     }";
 
-/// What `e` returns, which is called with an address that is a multiple of 8 and not of 16.
+/// The result of `e`, which is called with an address that is a multiple of 8 and not of 16.
 fn run_at_no_multiple_of_16(module: &MergingModule<JITModule>) -> i64 {
     let code = module.get_finalized_function(id(module, "e"));
     // SAFETY: it takes two numbers and returns one, and reads and writes at these addresses.
@@ -99,8 +100,9 @@ fn run_at_no_multiple_of_16(module: &MergingModule<JITModule>) -> i64 {
     code(cell, cell)
 }
 
-/// The facts of `strong` functions, which a later `weak` one does not state, must not hold for callers of the weak
-/// one: three strong functions share a parameterised body, and the weak one equals one of them but for the facts.
+/// The facts of `strong` functions, which a later `weak` one does not state, must not hold for
+/// callers of the weak one: three strong functions share a parameterised body, and the weak one
+/// equals one of them but for the facts.
 fn check_weaker_later(strong: impl Fn(&str, i64) -> String, weak: String) {
     let first = strong("x", 5) + &strong("y", 6) + &strong("w", 7) + &calls_with_two("d", "x");
     let later = weak + &calls_with_two("e", "z");
@@ -123,23 +125,25 @@ fn check_weaker_later(strong: impl Fn(&str, i64) -> String, weak: String) {
     }
 }
 
-/// The merge cache once lost the alias regions of a parameterised body. A caller of a function without regions was
-/// then merged into a caller of that body, and read the value from before the store.
+/// The merge cache once lost the alias regions of a parameterised body. A caller of a function
+/// without regions was then merged into a caller of that body, and read the value from before the
+/// store.
 #[test]
 fn regions_of_a_parameterised_body_bind_later_callers() {
     let strong = |name: &str, k: i64| writes_between(name, k, "region0", "region1");
     check_weaker_later(strong, writes_between("z", 5, "", ""));
 }
 
-/// The same with `aligned`: an aligned access to an unaligned address crashed.
+/// Regression test with `aligned`: an aligned access to an unaligned address crashed.
 #[test]
 fn alignment_of_accesses_of_a_parameterised_body_binds_later_callers() {
     let strong = |name: &str, k: i64| reads_vector(name, k, "aligned");
     check_weaker_later(strong, reads_vector("z", 5, ""));
 }
 
-/// `strong` equals `weak` of an earlier flush but for its facts. Its caller `d` once was one class with the later caller `e`
-/// of `weak`, which merged into `d`, and called code that relies on facts that `weak` does not state.
+/// `strong` equals `weak` of an earlier flush but for its facts. Its caller `d` once was one class
+/// with the later caller `e` of `weak`, which merged into `d`, and called code that relies on facts
+/// that `weak` does not state.
 #[test]
 fn callers_of_functions_with_different_facts_differ() {
     let results = [insignificant(), unmerged(insignificant())].map(|options| {
@@ -162,7 +166,8 @@ fn callers_of_functions_with_different_facts_differ() {
     assert_eq!(results[0], results[1]);
 }
 
-/// What functions return in a JIT that is flushed program by program, merged; asserts that it is the same as unmerged.
+/// The results of functions in a JIT that is flushed program by program, merged; asserts that they
+/// are those of an unmerged run.
 #[track_caller]
 fn in_turn(
     options: ModuleOptions,
@@ -179,8 +184,8 @@ fn in_turn(
     merged
 }
 
-/// Functions that share a parameterised body have no code but a thunk, so a later function that equals one of them has no
-/// body to merge into.
+/// Functions that share a parameterised body have no code but a thunk, so a later function that
+/// equals one of them has no body to merge into.
 #[test]
 fn a_later_function_does_not_merge_into_a_thunk() {
     for linkage in ["local", "export"] {
@@ -204,8 +209,8 @@ fn forgetful(policy: Policy) -> ModuleOptions {
     ModuleOptions { back_end: BackEnd::Jit, remember: false, ..options }
 }
 
-/// Without a merge cache, a later flush once took an earlier flush that had remembered nothing for one that had
-/// eliminated nothing: code referred to symbols without code.
+/// Without a merge cache, a later flush once took an earlier flush that had remembered nothing for
+/// one that had eliminated nothing: code referred to symbols without code.
 #[test]
 fn later_references_to_eliminated_functions_lead_to_their_code() {
     for policy in [Policy::Off, Policy::Balanced, Policy::Size] {
@@ -223,7 +228,8 @@ fn later_references_to_eliminated_functions_lead_to_their_code() {
     }
 }
 
-/// The same for addresses, in code and in data: two functions with significant addresses were found equal.
+/// Addresses of eliminated functions, in code and in data: two functions with significant addresses
+/// were found equal.
 #[test]
 fn addresses_that_a_later_flush_compares_stay_apart() {
     let compares = "export function %d(i64) -> i64 system_v {

@@ -1,4 +1,4 @@
-//! References to functions that were merged away compute the same as without merging.
+//! References to functions that were merged away compute the results of an unmerged program.
 //!
 //! Each test runs the code of a program twice, merged and unmerged, and compares the results.
 
@@ -7,8 +7,8 @@ use cranelift_mergefunc::{Addresses, Disposition, Policy, Similar};
 use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 use testkit::modules::*;
 
-/// A parameterised body of a later flush was once passed the addresses of functions that an earlier flush had
-/// eliminated, which have no code.
+/// A parameterised body of a later flush was once passed the addresses of functions that an earlier
+/// flush had eliminated, which have no code.
 #[test]
 fn a_later_body_is_not_passed_the_address_of_an_eliminated_function() {
     let first = mixes("local", "f", 1)
@@ -63,8 +63,8 @@ block0(v0: i64):
     assert_eq!(printed, "7 7\n");
 }
 
-/// A late thunk takes back bytes that were counted as saved. If nothing else was saved, the counter once
-/// overflowed.
+/// A late thunk takes back bytes that were counted as saved. If nothing else was saved, the counter
+/// once overflowed.
 #[test]
 fn saved_bytes_can_be_fewer_than_those_of_a_late_thunk() {
     let similar = Similar { policy: Policy::Size, ..Similar::default() };
@@ -104,7 +104,8 @@ block0(v0: i64):
     assert!(before.saved_code_bytes > after.saved_code_bytes);
 }
 
-/// A call to a thunk by its local name once passed the extra arguments, which the thunk adds itself.
+/// A call to a thunk by its local name once passed the extra arguments, which the thunk adds
+/// itself.
 #[test]
 fn a_thunk_called_by_a_local_name_is_passed_no_extra_argument() {
     // `g` shares the body of `f`, whose thunk passes a constant; `d` and `e` merge.
@@ -117,7 +118,7 @@ fn a_thunk_called_by_a_local_name_is_passed_no_extra_argument() {
     let main = "#include <stdio.h>\nlong d(long), e(long);
         int main(void) { printf(\"%ld %ld\\n\", d(5), e(6)); }";
     let functions = Addresses::Significant;
-    let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };
+    let options = ModuleOptions { function_addresses: functions, ..for_size(BackEnd::Object) };
     same_output("a thunk behind a local name", options, linked, main, |module, merges| {
         define_all(module, &program);
         module.flush().unwrap();

@@ -1,5 +1,5 @@
-//! Functions that are defined after a flush are merged into emitted functions, but only into those that state
-//! the same facts.
+//! Functions that are defined after a flush are merged into emitted functions, but only into those
+//! that state the same facts.
 
 use cranelift_jit::JITModule;
 use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
@@ -138,7 +138,8 @@ fn functions_merge_through_emitted_read_only_tables() {
     }
 }
 
-/// A load that is not known to be aligned, or to read constant memory, must not run the code of a load that is.
+/// A load that is not known to be aligned, or to read constant memory, must not run the code of a
+/// load that is.
 #[test]
 fn a_function_with_other_facts_is_not_merged_into_an_emitted_one() {
     for fact in ["aligned", "readonly", "notrap aligned", "notrap can_move"] {
@@ -201,7 +202,7 @@ fn an_address_that_was_taken_before_the_definition_is_the_address() {
         let [of_late, of_a] = ["address_of_late", "address_of_a"].map(|f| call(&module, f, 0));
         assert_eq!(of_late, module.get_finalized_function(id(&module, "late")) as i64);
         assert_eq!(testkit::modules::call_at(of_late as *const u8, 2), 49);
-        if options.functions == cranelift_mergefunc::Addresses::Significant {
+        if options.function_addresses == cranelift_mergefunc::Addresses::Significant {
             assert_ne!(of_late, of_a);
         }
     }
@@ -233,8 +234,8 @@ fn an_address_that_is_taken_after_the_function_was_merged_is_its_own() {
     assert_eq!(module.stats().redirects, 0);
 }
 
-/// Alignment of everything that a later flush emits: a body, a thunk to a function of an earlier flush, and a late
-/// thunk of a function that was eliminated.
+/// Alignment of everything that a later flush emits: a body, a thunk to a function of an earlier
+/// flush, and a late thunk of a function that was eliminated.
 #[test]
 fn code_of_later_flushes_has_the_requested_alignment() {
     let mut module = merging_jit();

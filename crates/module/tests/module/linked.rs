@@ -1,5 +1,5 @@
-//! Programs that are linked with an object, or with a shared library of it, and run: merging does not change what
-//! they print.
+//! Programs that are linked with an object, or with a shared library of it, and run: merging does
+//! not change what they print.
 
 use cranelift_mergefunc_module::{MergingModule, ModuleOptions};
 use cranelift_object::{ObjectModule, ObjectProduct};
@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::process::Command;
 use testkit::modules::{object, unmerged};
 
-/// What a program prints, followed by its exit status if it failed.
+/// The output of a program, followed by its exit status if it failed.
 type Output = Result<String, String>;
 
 /// Runs a command in a directory that has an object, `unit.o`, and a C program, `main.c`.
@@ -30,15 +30,16 @@ pub fn linked(product: ObjectProduct, main: &str) -> Output {
     run(product, main, "cc -o main main.c unit.o && ./main")
 }
 
-/// The output of a C program that loads an object as a shared library and defines some of its symbols itself.
+/// The output of a C program that loads an object as a shared library and defines some of its
+/// symbols itself.
 pub fn interposed(product: ObjectProduct, main: &str) -> Output {
     let library = "cc -shared -o libunit.so unit.o";
     let program = "cc -rdynamic -o main main.c -L. -lunit -Wl,-rpath,.";
     run(product, main, &format!("{library} && {program} && ./main"))
 }
 
-/// The output of two programs, merged and unmerged. Asserts that it is the same and that both succeed; `case` is
-/// part of the message.
+/// The output of two programs, merged and unmerged. Asserts that the outputs are equal and that
+/// both succeed; `case` is part of the message.
 #[track_caller]
 pub fn same(case: impl Display, [merged, plain]: [Output; 2]) -> String {
     assert_eq!(merged, plain, "{case}");
@@ -58,8 +59,9 @@ int main(void) {{ printf(\"{formats}\\n\", {results}(7)); }}
     )
 }
 
-/// The output of a C program with an object, by [`linked`] or [`interposed`]. Asserts that it is the same with and
-/// without merging. `make` defines the object, and is passed whether merging is on.
+/// The output of a C program with an object, by [`linked`] or [`interposed`]. Asserts that the
+/// output is equal with and without merging. `make` defines the object, and is passed whether
+/// merging is on.
 #[track_caller]
 pub fn same_output(
     case: impl Display,

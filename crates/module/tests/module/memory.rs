@@ -4,9 +4,9 @@ use cranelift_mergefunc::{Prove, Similar};
 use cranelift_mergefunc_module::{MergingModule, ModuleOptions};
 use testkit::modules::{calls, define_all, insignificant, jit, merging_jit, plus};
 
-/// The most bytes that the merge cache may take for a function that is alone in its class, including what a hash
-/// table keeps free just after it has grown; and the same if the checker remembers the function as well.
-/// `MergeCache::size` has the parts.
+/// The most bytes that the merge cache may take for a function that is alone in its class,
+/// including what a hash table keeps free just after it has grown; and the bound if the checker
+/// remembers the function as well. `MergeCache::size` has the parts.
 const BOUNDS: [(Prove, usize); 2] = [(Prove::Never, 200), (Prove::Always, 400)];
 
 /// The most for a function that merged.
@@ -28,7 +28,8 @@ fn ten_thousand_different(prove: Prove, bound: usize) {
         for index in done..done + 500 {
             let name = format!("f{index}");
             let callee = if index > 0 { format!("f{}", index / 2) } else { name.clone() };
-            // No two are equal: each adds a number of its own, and half of them call an earlier one.
+            // No two are equal: each adds a number of its own, and half of them call an earlier
+            // one.
             let text = match index % 2 {
                 0 => plus("local", &name, index),
                 _ => calls("local", &name, &callee),

@@ -52,7 +52,7 @@ fn symbols_keep_their_linkage_and_are_all_defined() {
 #[test]
 fn insignificant_functions_are_at_one_place_and_significant_ones_are_not() {
     for options in [ModuleOptions::default(), insignificant()] {
-        let significant = options.functions == cranelift_mergefunc::Addresses::Significant;
+        let significant = options.function_addresses == cranelift_mergefunc::Addresses::Significant;
         let mut module = MergingModule::with_options(object(), options);
         define_all(&mut module, &all_linkages());
         let product = module.finish().unwrap();
@@ -208,8 +208,8 @@ fn a_wrapped_object_module_is_a_module_for_generic_code() {
     assert_eq!(nested.stats().merged(), 1);
 }
 
-/// Front ends call these methods of any module. They once did nothing, and the state of one function was left in
-/// the next.
+/// Front ends call these methods of any module. They once did nothing, and the state of one
+/// function was left in the next.
 #[test]
 fn contexts_and_signatures_are_cleared_as_the_wrapped_module_does() {
     let mut module = MergingModule::new(UnwindModule::new(object()));
@@ -262,8 +262,8 @@ fn counters_of_the_pass_are_those_of_the_last_flush() {
     assert_eq!(module.pass_stats().add_functions, 1);
 }
 
-/// Code that merging adds counts as well: the private copy of preemptible functions, and functions that are given
-/// as bytes.
+/// Code that merging adds counts as well: the private copy of preemptible functions, and functions
+/// that are given as bytes.
 #[test]
 fn bytes_of_added_bodies_are_not_saved() {
     let program = mixes("preemptible", "a", 5) + &mixes("preemptible", "b", 5);
@@ -290,8 +290,8 @@ fn bytes_of_added_bodies_are_not_saved() {
     assert_eq!(plain.saved_code_bytes, 0);
 }
 
-/// If the options rule out that two symbols share an address, no symbol is an alias, whatever the back end
-/// supports.
+/// If the options rule out that two symbols share an address, no symbol is an alias, whatever the
+/// back end supports.
 #[test]
 fn without_the_option_no_symbol_is_an_alias() {
     for back_end in [BackEnd::Any, BackEnd::Object] {

@@ -9,8 +9,8 @@ use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::{Linkage, Module, ModuleReloc};
 use testkit::modules::*;
 
-/// Code that is given as bytes takes the addresses of functions that an earlier flush eliminated. Addresses of
-/// equal functions were once the same.
+/// Code that is given as bytes takes the addresses of functions that an earlier flush eliminated.
+/// Addresses of equal functions were once one place.
 #[test]
 fn addresses_in_later_bytes_are_distinct() {
     let options = ModuleOptions { similar: Similar::OFF, ..ModuleOptions::default() };
@@ -39,7 +39,8 @@ fn addresses_in_later_bytes_are_distinct() {
     }
 }
 
-/// A function with so many parameters that no register is left for the extra arguments of its thunk.
+/// A function whose parameters take all registers, so that none is left for the extra arguments of
+/// its thunk.
 fn takes_six(linkage: &str, name: &str, k: i64) -> String {
     format!(
         "{linkage} function %{name}(i64, i64, i64, i64, i64, i64) -> i64 system_v {{
@@ -58,8 +59,8 @@ block0(v0: i64, v100: i64, v101: i64, v102: i64, v103: i64, v104: i64):
     )
 }
 
-/// On such functions, a thunk that passes extra arguments is a function that calls. It once had only the default
-/// alignment.
+/// On such functions, a thunk that passes extra arguments is a function that calls. It once had
+/// only the default alignment.
 #[test]
 fn thunks_that_call_have_the_requested_alignment() {
     let mut module = MergingModule::with_options(object(), for_size(BackEnd::Object));
@@ -83,8 +84,8 @@ fn thunks_that_call_have_the_requested_alignment() {
     }
 }
 
-/// Bytes that were defined before hold the address of `x`; `y`, which is defined with `x` and whose address is taken, must
-/// have another address.
+/// Bytes that were defined before hold the address of `x`; `y`, which is defined with `x` and whose
+/// address is taken, must have another address.
 #[test]
 fn an_address_in_earlier_bytes_is_not_shared() {
     let mut module = merging_jit();
@@ -105,8 +106,9 @@ fn an_address_in_earlier_bytes_is_not_shared() {
     assert_ne!(held, call(&module, "u", 0));
 }
 
-/// A function that refers to an aligned object was once merged into a function that refers to an equal object
-/// without that alignment, which is kept because it is pinned. Either object may be the representative.
+/// A function that refers to an aligned object was once merged into a function that refers to an
+/// equal object without that alignment, which is kept because it is pinned. Either object may be
+/// the representative.
 #[test]
 fn an_object_that_replaces_an_equal_one_has_its_alignment() {
     for [pinned, aligned] in [["d", "e"], ["e", "d"]] {
@@ -140,8 +142,8 @@ fn an_object_that_replaces_an_equal_one_has_its_alignment() {
     }
 }
 
-/// Later functions and tables that refer to an object that an earlier flush eliminated use its representative,
-/// which has the alignment of both.
+/// Later functions and tables that refer to an object that an earlier flush eliminated use its
+/// representative, which has the alignment of both.
 #[test]
 fn later_users_of_an_eliminated_object_use_its_representative() {
     let options = ModuleOptions { back_end: BackEnd::Jit, ..insignificant() };
@@ -183,8 +185,8 @@ fn later_users_of_an_eliminated_object_use_its_representative() {
     }
 }
 
-/// Code that is given as bytes takes the address of a function whose body takes an extra argument. It once received the
-/// address of the body.
+/// Code that is given as bytes takes the address of a function whose body takes an extra argument.
+/// It once received the address of the body.
 #[test]
 fn an_address_in_bytes_is_not_that_of_the_body_with_extra_arguments() {
     if cfg!(not(target_arch = "x86_64")) {

@@ -1,5 +1,5 @@
-//! Functions that differ only in constants share one parameterised body, which receives the constants as extra
-//! arguments from callers and thunks of this flush and of later ones.
+//! Functions that differ only in constants share one parameterised body, which receives the
+//! constants as extra arguments from callers and thunks of this flush and of later ones.
 
 use cranelift_mergefunc::Disposition;
 use cranelift_mergefunc_module::{BackEnd, MergingModule};
@@ -66,7 +66,8 @@ fn calls_with_a_mismatched_signature_go_to_a_thunk() {
     module.finish().unwrap().emit().unwrap();
 }
 
-/// A function whose definition has another signature than its declaration can be called with either.
+/// A function whose definition has another signature than its declaration can be called with
+/// either.
 #[test]
 fn a_function_declared_with_another_signature_becomes_a_thunk() {
     // With more parameters, with another type, and with another calling convention.
@@ -129,8 +130,8 @@ block0(v0: i64):
     )
 }
 
-/// Two bodies are compared in cost for the first functions, and the second is better; the symbol of the first is
-/// reused for the body of the last functions.
+/// Two bodies are compared in cost for the first functions, and the second is better; the symbol of
+/// the first is reused for the body of the last functions.
 #[test]
 fn symbols_of_bodies_come_in_any_order() {
     let leaf = |name: &str, opcode: &str| {
@@ -171,8 +172,8 @@ block0(v0: i64):
     }
 }
 
-/// On x86-64, a function of the calling convention `tail` pops less than 64 KB of stack arguments: these two
-/// functions can be compiled, and a body with twenty extra arguments cannot.
+/// On x86-64, a function of the calling convention `tail` pops less than 64 KB of stack arguments:
+/// these two functions can be compiled, and a body with twenty extra arguments cannot.
 #[test]
 fn a_body_that_cannot_be_compiled_is_not_made() {
     const OWN: usize = 8180;

@@ -1,5 +1,6 @@
-//! A module that wraps another one, as compilers write them to collect unwind information: it forwards every call,
-//! and reads the compiled code after each definition, whether the wrapped module compiled it or another thread.
+//! A module that wraps another one, as compilers write them to collect unwind information: it
+//! forwards every call, and reads the compiled code after each definition, whether the wrapped
+//! module compiled it or another thread.
 
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{FuncRef, Function, GlobalValue, Signature};

@@ -1,5 +1,5 @@
-//! Functions and data objects in which some field is masked, so that a comparator that reads them overlooks
-//! it.
+//! Functions and data objects in which some field is masked, so that a comparator that reads them
+//! overlooks it.
 //!
 //! Entities keep their numbers. A masked field has the same value everywhere.
 
@@ -28,7 +28,7 @@ pub(crate) fn masked(func: &Function) -> Cow<'_, Function> {
     Cow::Owned(masking)
 }
 
-/// The same of a data object.
+/// A data object without the masked parts.
 pub(crate) fn masked_data(data: &DataObject) -> Cow<'_, DataObject> {
     let mut masking = data.clone();
     match PLANTED.get() {

@@ -1,11 +1,13 @@
-//! Faults to inject, one at a time: a comparator that overlooks a field, a plan that merges too much, an
-//! incomplete rewrite. Each is a mistake that a merger could make, or that one has made.
+//! Faults to inject, one at a time: a comparator that overlooks a field, a plan that merges too
+//! much, an incomplete rewrite. Each is a mistake that a merger could make, or that one has made.
 //!
-//! [`planted`] runs a closure with one fault injected in this thread. The library asks for the fault in few
-//! places (`hooks` of the test kit), and only in a copy that is made for that. A comparator that overlooks a field is one that reads
-//! functions in which the field is masked (`masking`).
+//! [`planted`] runs a closure with one fault injected in this thread. The library asks for the
+//! fault in few places (`hooks` of the test kit), and only in a copy that is made for that. A
+//! comparator that overlooks a field is one that reads functions in which the field is masked
+//! (`masking`).
 //!
-//! The faults test the tests: `crates/testkit/faults/tests/fault_injection.rs` says which oracle must notice which fault.
+//! The faults test the tests: `crates/testkit/faults/tests/fault_injection.rs` says which oracle
+//! must notice which fault.
 
 mod masking;
 mod plans;
@@ -52,7 +54,7 @@ macro_rules! faults {
 }
 
 faults! {
-    // What the walk overlooks.
+    // Faults of the walk: ignored fields.
     /// The mask of a shuffle.
     ShuffleMask = "shuffle-mask",
     /// The operator of an atomic operation.
@@ -85,7 +87,8 @@ faults! {
     NoTrapWildcard = "no-trap-wildcard",
     /// Byte orders.
     ByteOrder = "byte-order",
-    /// What memory flags let the optimiser assume: `aligned`, `readonly`, `can_move`, alias regions.
+    /// Memory flags that let the optimiser assume facts: `aligned`, `readonly`, `can_move`, alias
+    /// regions.
     MemoryFlags = "memory-flags",
     /// Alias regions.
     AliasRegion = "alias-region",
@@ -147,9 +150,9 @@ faults! {
     DigestTrusted = "digest-trusted",
     /// The contents of data objects.
     DataContents = "data-contents",
-    /// What is added to a pointer in a data object.
+    /// The addend of a pointer in a data object.
     DataAddend = "data-addend",
-    /// What a pointer in a data object points to.
+    /// The target of a pointer in a data object.
     DataTarget = "data-target",
     /// Sections of data objects.
     DataSection = "data-section",
@@ -166,7 +169,7 @@ faults! {
     /// A function that must stay distinguishable is compared by class.
     NoMergeByClass = "no-merge-by-class",
 
-    // What the plan overlooks.
+    // Faults of the plan: ignored attributes.
     /// That a function is pinned.
     Pinned = "pinned",
     /// That something points into a function.
@@ -190,7 +193,7 @@ faults! {
     /// That the target supports no thunks.
     ThunkUnsupported = "thunk-unsupported",
 
-    // What the plan gets wrong.
+    // Faults of the plan: wrong decisions.
     /// Every thunk becomes an alias.
     AliasForThunk = "alias-for-thunk",
     /// A function is merged into one of another class.
@@ -198,7 +201,7 @@ faults! {
     /// Two functions are thunks to each other.
     ThunkCycle = "thunk-cycle",
 
-    // What applying gets wrong.
+    // Faults of applying.
     /// One callee keeps its old name.
     RedirectForgotten = "redirect-forgotten",
     /// All callees keep their old names.
@@ -212,13 +215,13 @@ faults! {
     /// Callees become colocated.
     Colocated = "colocated",
 
-    // What the back end gets wrong.
+    // Faults of the back end.
     /// A thunk jumps to another function.
     ThunkElsewhere = "thunk-elsewhere",
     /// A call thunk drops its last argument and passes the first twice.
     ThunkArguments = "thunk-arguments",
 
-    // What goes wrong with parameterised bodies and extra arguments.
+    // Faults of parameterised bodies and extra arguments.
     /// The second function of a set passes the extra arguments of the first one.
     PassesAnother = "passes-another",
     /// The extra arguments are in the opposite order.
@@ -237,17 +240,18 @@ faults! {
     SelectExchanged = "select-exchanged",
     /// Where the instructions that differ join, zero is passed in place of what they compute.
     JoinWithoutValue = "join-without-value",
-    /// What only one of two functions reads may be moved.
+    /// An access that only one of two functions makes may be moved.
     ArmMovable = "arm-movable",
     /// A selector leads around guards against speculation.
     GuardInArm = "guard-in-arm",
-    /// What instructions of two functions refer to is no part of what they must have in common.
+    /// References of instructions need not agree between two aligned functions.
     AlignedReferences = "aligned-references",
     /// A parameterised body that comes to another one becomes a thunk, since all symbols are kept.
     BodyBecomesThunk = "body-becomes-thunk",
     /// Calls that are compared as they are written go to the callee of another function.
     WrittenElsewhere = "written-elsewhere",
-    /// A function whose address is passed has no code, if only its calls passed its extra arguments before.
+    /// A function whose address is passed has no code, if only its calls passed its extra arguments
+    /// before.
     CalleeWithoutThunk = "callee-without-thunk",
     /// Functions that call themselves call the first function of their set instead.
     SelfCallForgotten = "self-call-forgotten",
@@ -263,15 +267,15 @@ faults! {
     SelfTailCallExchanged = "self-tail-call-exchanged",
     /// A call in a callee dispatch has only the first entry of the stack map.
     StackMapOfCase = "stack-map-of-case",
-    /// Signatures that have as many parameters and results count as equal.
+    /// Signatures with equal numbers of parameters and results count as equal.
     SignatureByLength = "signature-by-length",
     /// A thunk loses the offset of a symbol whose address it loads from the global offset table.
     TableOffset = "table-offset",
     /// A thunk sets another floating-point register than the body reads.
     NextFloat = "next-float",
 
-    // What goes wrong in incremental merging.
-    /// What known functions refer to is not compared.
+    // Faults of incremental merging.
+    /// References of known functions are not compared.
     DigestWithoutReferences = "digest-without-references",
     /// A reference of a known function by symbol is not distinguished from one by class.
     DigestWithoutKind = "digest-without-kind",
@@ -292,7 +296,7 @@ faults! {
     AddedBodyUnnamed = "added-body-unnamed",
     /// Of the functions of an emitted cycle, only the first is compared.
     CycleDigest = "cycle-digest",
-    /// What functions of an emitted cycle refer to outside of it is not compared.
+    /// References of functions of an emitted cycle to functions outside it are not compared.
     CycleReferences = "cycle-references",
     /// Two functions of an emitted cycle may both equal one function.
     CycleMeets = "cycle-meets",
@@ -309,18 +313,19 @@ faults! {
     /// They get another late thunk in each unit that needs one.
     LateThunkTwice = "late-thunk-twice",
 
-    // What goes wrong with functions that arrive one at a time.
+    // Faults of functions that arrive one at a time.
     /// They are equal if their encodings are, whatever they refer to.
     StreamedReferences = "streamed-references",
     /// Their constants are not compared.
     StreamedConstants = "streamed-constants",
-    /// What compiled code calls may lose its symbol to a body that takes extra arguments.
+    /// Callees of compiled code may lose their symbols to a body that takes extra arguments.
     StreamedCallees = "streamed-callees",
-    /// What it calls as it was written keeps its symbol, and not what it calls after the plan.
+    /// Callees as they were written keep their symbols, and callees after the plan do not.
     StreamedCalleesAsWritten = "streamed-callees-as-written",
     /// Addresses that their code takes are not recorded.
     StreamedAddresses = "streamed-addresses",
-    /// Symbols that their tables observe, such as those of calls that can be patched, are not recorded.
+    /// Symbols that their tables observe, such as those of calls that can be patched, are not
+    /// recorded.
     StreamedTables = "streamed-tables",
     /// Addresses that data objects hold are not recorded.
     StreamedPointers = "streamed-pointers",
@@ -336,9 +341,11 @@ faults! {
     StreamedDigest = "streamed-digest",
     /// All symbols that are not added are one.
     StreamedImports = "streamed-imports",
-    /// What code calls that is not added may lose its symbol to a body that takes extra arguments.
+    /// Callees of code that is not added may lose their symbols to a body that takes extra
+    /// arguments.
     StreamedCalls = "streamed-calls",
-    /// What code calls that may be replaced may lose its symbol, although that code may also stay.
+    /// Callees of code that may be replaced may lose their symbols, although that code may also
+    /// stay.
     ReplacedCallees = "replaced-callees",
     /// The IR of a function that equals a held one is requested under its own number.
     HeldBody = "held-body",
@@ -347,7 +354,7 @@ faults! {
     /// Every function has code of its own, as the plan says it.
     HeldCode = "held-code",
 
-    // What backtraces say wrongly.
+    // Faults of backtraces.
     /// No function has tail calls.
     FrameTailCalls = "frame-tail-calls",
     /// The instruction behind a call is taken for the call.
@@ -357,7 +364,7 @@ faults! {
     /// It is not known what calls call.
     FrameCallees = "frame-callees",
 
-    // What goes wrong with bodies that units share.
+    // Faults of bodies that units share.
     /// Content digests do not depend on the names that are referred to.
     ContentName = "content-name",
     /// They do not depend on the content-addressed bodies that are referred to.
@@ -374,16 +381,18 @@ faults! {
     ContentVisible = "content-visible",
     /// Functions whose symbols are needed are eliminated.
     ContentKeepsNoSymbol = "content-keeps-no-symbol",
-    /// What was merged into a function does not follow it into its content-addressed body.
+    /// Functions that were merged into a function do not follow it into its content-addressed body.
     ContentFollowers = "content-followers",
-    /// Shared code passes the extra arguments of a thunk that is called with more arguments than it has.
+    /// Shared code passes the extra arguments of a thunk that is called with more arguments than it
+    /// has.
     ContentMismatched = "content-mismatched",
     /// Functions that share a body that a map names pass the extra arguments of the first of them.
     SharedArguments = "shared-arguments",
-    /// The callees that functions of a set pass are not recorded before it is decided what becomes of the functions.
+    /// The callees that functions of a set pass are not recorded before it is decided what becomes
+    /// of the functions.
     RowsPassed = "rows-passed",
 
-    // What is not a fault.
+    // No fault.
     /// All functions have one hash, which costs time only.
     ConstantHash = "constant-hash",
 }
@@ -434,7 +443,7 @@ pub(crate) fn extra(mut arguments: Vec<Arc<[ExtraArgument]>>) -> Vec<Arc<[ExtraA
     arguments
 }
 
-/// What a body for a set of functions is made with: self-calls and parameters.
+/// The self-calls and parameters with which a body for a set of functions is made.
 pub(crate) fn shared(
     recursive: Vec<Inst>,
     mut parameters: Vec<Parameter>,

@@ -1,4 +1,5 @@
-//! Wrong plans: what the plan overlooks or gets wrong, and what applying it or emitting a thunk does.
+//! Wrong plans: what the plan overlooks or gets wrong, and what applying it or emitting a thunk
+//! does.
 
 use super::{Fault, PLANTED, is};
 use crate::canon::Encoding;
@@ -115,8 +116,8 @@ fn misplanned(plan: &mut Plan) {
     }
 }
 
-/// Where a call of a function, or a use of its address, goes with the injected fault. `None` where it goes to the
-/// right symbol, as references to data always do.
+/// Where a call of a function, or a use of its address, goes with the injected fault. `None` where
+/// it goes to the right symbol, as references to data always do.
 pub(crate) fn redirected<'a>(
     plan: &'a Plan,
     from: &'a UserExternalName,

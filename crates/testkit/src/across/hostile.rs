@@ -1,7 +1,9 @@
-//! Sharing maps and summaries that say anything: made up, of other units, or damaged, with checksums that are right or not.
+//! Sharing maps and summaries that say anything: made up, of other units, or damaged, with
+//! checksums that are right or not.
 //!
-//! Checksums are corrected after a change as the formats are described (`crates/units/src/summary.rs`, `crates/units/src/sharing_map.rs`):
-//! what reads a file must not rely on them. Nothing here knows what a file should say, nor what comes of it.
+//! Checksums are corrected after a change as the formats are described
+//! (`crates/units/src/summary.rs`, `crates/units/src/sharing_map.rs`): what reads a file must not
+//! rely on them. Nothing here knows what a file should say, nor what comes of it.
 
 use super::map;
 use crate::support::Rng;
@@ -19,11 +21,13 @@ const HEADER: usize = 44;
 const END_OF_MAP: usize = 24;
 const END_OF_SUMMARIES: usize = 88;
 
-/// The bytes of an entry of the index of a map: a shape (16), where its record is (8), its length (4), a checksum (4).
+/// The bytes of an entry of the index of a map: a shape (16), where its record is (8), its length
+/// (4), a checksum (4).
 const ENTRY: usize = 32;
 
-/// Sets whose parameters are anything: what two functions differ in, more or less than that, columns of several
-/// parameters, columns that there are not. The hash of the other columns is right for one function, or not.
+/// Sets whose parameters are anything: what two functions differ in, more or less than that,
+/// columns of several parameters, columns that there are not. The hash of the other columns is
+/// right for one function, or not.
 pub fn random_sets(group: &Group<'_>, rng: &mut Rng) -> Vec<SetDecision> {
     let rows = &group.rows;
     let mut sets = Vec::new();
@@ -83,7 +87,8 @@ pub fn random_sets(group: &Group<'_>, rng: &mut Rng) -> Vec<SetDecision> {
     sets
 }
 
-/// A map for units with these summaries that says anything. `other` is a map, at best of other units.
+/// A map for units with these summaries that says anything. `other` is a map, at best of other
+/// units.
 pub fn hostile_map(summaries: &[UnitSummary], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     let bytes = match rng.below(6) {
         0 => map(summaries, &mut |group| decide_sharing(group, Policy::Size)),
@@ -120,7 +125,7 @@ fn stale(summaries: &[UnitSummary], rng: &mut Rng) -> Vec<UnitSummary> {
 pub fn damaged_map(map: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = map.to_vec();
     match rng.below(8) {
-        // What is said of a shape is said of another one.
+        // The sets of one shape are given to another one.
         0..3 => {
             let entries = entries(&bytes);
             for _ in 0..1 + rng.below(4) {
@@ -136,7 +141,7 @@ pub fn damaged_map(map: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
             }
             seal_map(&mut bytes);
         }
-        // What another map says, of these shapes.
+        // The sets that another map has for these shapes.
         3 => {
             bytes = other.to_vec();
             for (from, to) in entries(map).into_iter().zip(entries(other)) {
@@ -167,7 +172,8 @@ pub fn damaged_map(map: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Files of summaries, one or more of which say other things than they did or nothing that can be read.
+/// Files of summaries, one or more of which say other things than they did or nothing that can be
+/// read.
 pub fn damaged_summaries(summaries: &[UnitSummary], rng: &mut Rng) -> Vec<Vec<u8>> {
     let kind = rng.below(8);
     if kind < 3 {

@@ -1,9 +1,10 @@
-//! Merging across units without a linker: a unit is cut into several, each is planned without the others, and of the
-//! content-addressed bodies of one digest any one is kept.
+//! Merging across units without a linker: a unit is cut into several, each is planned without the
+//! others, and of the content-addressed bodies of one digest any one is kept.
 //!
-//! What is linked is a [`Program`] that a host can run and compare with the unit that was not cut. All copies of a body are
-//! compiled and compared as well. No map may change what a program does: `hostile` has maps and summaries that say anything.
-//! Programs of several units that real linkers link are elsewhere (`incremental`).
+//! The linked program is a [`Program`] that a host can run and compare with the unit that was not
+//! cut. All copies of a body are compiled and compared as well. No map may change what a program
+//! does: `hostile` has maps and summaries that say anything. Programs of several units that real
+//! linkers link are elsewhere (`incremental`).
 
 mod hostile;
 
@@ -34,7 +35,7 @@ use cranelift_mergefunc::{Emit, Linkage, Options, Plan, Policy, Prove};
 pub use hostile::{damaged_map, damaged_summaries, hostile_map, random_sets};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What is added to the number of a function or data object for each replica.
+/// The offset of the number of a function or data object for each replica.
 const REPLICA: u32 = 1000;
 
 /// A generated unit, and the same in pieces. `seed` and `rng` decide what `u` does not.
@@ -58,7 +59,8 @@ pub fn pieces(
     (unit, pieces)
 }
 
-/// A unit with replicas of all that it has. A replica refers to its own functions and data objects, or to those of the unit.
+/// A unit with replicas of all that it has. A replica refers to its own functions and data objects,
+/// or to those of the unit.
 pub fn replicated(unit: &Unit, replicas: u32, rng: &mut Rng) -> Unit {
     let mut all = unit.clone();
     for replica in 1..=replicas {
@@ -95,8 +97,9 @@ pub fn replicated(unit: &Unit, replicas: u32, rng: &mut Rng) -> Unit {
     all
 }
 
-/// A unit in `count` pieces, each with some of its functions and data objects, planned with content addressing for `isa`. What
-/// another piece refers to is visible to it. Most of a replica is in one piece.
+/// A unit in `count` pieces, each with some of its functions and data objects, planned with content
+/// addressing for `isa`. Symbols that another piece refers to are visible to it. Most of a replica
+/// is in one piece.
 pub fn cut(unit: &Unit, count: usize, isa: &dyn TargetIsa, rng: &mut Rng) -> Vec<Unit> {
     let functions = unit.functions.iter().map(|member| member.symbol());
     let symbols = functions.chain(unit.data.iter().map(|member| member.symbol.clone()));
@@ -198,7 +201,7 @@ pub struct Linked {
     pub copies: usize,
     /// Of these, the ones that get extra arguments.
     pub parameterised: usize,
-    /// What [`Stats`](cranelift_mergefunc::Stats) of all units says of their maps.
+    /// The counts of [`Stats`](cranelift_mergefunc::Stats) about the maps of all units.
     pub shared: usize,
     pub ignored: usize,
 }
@@ -206,8 +209,8 @@ pub struct Linked {
 /// The symbols that a plan adds to a unit of a number begin there.
 const SYMBOLS: u32 = 1 << 20;
 
-/// Plans units, each with its map, if there is one, and links them. `whole` is the unit that was cut. All copies of a body
-/// must have the same code for `isa`, and the same alignment.
+/// Plans units, each with its map, if there is one, and links them. `whole` is the unit that was
+/// cut. All copies of a body must have the same code for `isa`, and the same alignment.
 ///
 /// # Errors
 ///
@@ -226,7 +229,7 @@ pub fn linked(
     linked_by(whole, units, maps, Some(isa), rng)
 }
 
-/// The same, where nothing is asked of the code of copies if there is no `isa`.
+/// Links the units. Nothing is asked of the code of copies if there is no `isa`.
 fn linked_by(
     whole: &Unit,
     units: &[Unit],
@@ -309,8 +312,8 @@ fn linked_by(
     Ok(linked)
 }
 
-/// [`linked`] with maps as bytes. A unit whose map cannot be opened gets none. Without `isa`, nothing is asked of the code of
-/// copies: what runs must show that they differ.
+/// [`linked`] with maps as bytes. A unit whose map cannot be opened gets none. Without `isa`,
+/// nothing is asked of the code of copies: what runs must show that they differ.
 ///
 /// # Errors
 ///
@@ -336,7 +339,8 @@ impl Linked {
     }
 }
 
-/// Runs both programs of each comparison on this machine, all in one process. Seeds are for reports.
+/// Runs both programs of each comparison on this machine, all in one process. Seeds are for
+/// reports.
 ///
 /// # Panics
 ///
@@ -360,7 +364,8 @@ pub fn run(comparisons: &[(u64, Comparison)], level: Level) -> Tally {
     tally
 }
 
-/// The fuzz target `units`: a unit that is cut, planned with any maps and linked does what it did as one.
+/// The fuzz target `units`: a unit that is cut, planned with any maps and linked does what it did
+/// as one.
 ///
 /// # Errors
 ///

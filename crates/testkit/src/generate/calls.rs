@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::CallConv;
 
-/// What can be called.
+/// A callable function.
 #[derive(Clone, Copy)]
 pub(super) struct Callee {
     namespace: u32,
@@ -144,8 +144,8 @@ impl Builder<'_, '_, '_> {
         types.into_iter().map(|ty| self.operand(ty).value).collect()
     }
 
-    /// The address of a function: from the code, from a table, or one of two. With the number of the
-    /// last group that it can be of.
+    /// The address of a function: from the code, from a table, or one of two. With the number of
+    /// the last group that it can be of.
     fn pointer(&mut self, callee: Callee, signature: &Signature) -> (Value, u32) {
         if callee.namespace == FUNCTIONS {
             match self.draw.below(4) {
@@ -203,7 +203,7 @@ impl Builder<'_, '_, '_> {
         let callee = self.callee();
         let call = self.prepare_call(callee, true);
         if call.ends {
-            // What a function that never returns returns is never seen.
+            // The result of a function that never returns is never seen.
             let inst = self.finish_call(&call, false);
             self.learn(inst, false);
         } else {
@@ -308,7 +308,7 @@ impl Builder<'_, '_, '_> {
         ValueList::from_slice(&all, &mut self.body.func.dfg.value_lists)
     }
 
-    /// What a debugger or a collector would want to know at a call.
+    /// Adds the information of a call for debuggers and collectors.
     fn annotate(&mut self, inst: Inst) {
         if self.draw.one_in(8) {
             let tag = self.draw.below(16) as u32;

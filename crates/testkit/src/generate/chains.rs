@@ -1,8 +1,10 @@
-//! Units whose sizes are hard to predict: functions that are chains of operations, and differ here and there.
+//! Units whose sizes are hard to predict: functions that are chains of operations, and differ here
+//! and there.
 //!
-//! Cranelift's optimiser folds away a good part of such functions, and computes what no memory access or call needs
-//! where its result is used, so that bodies with arms compute it several times; operands live for long, so that
-//! registers are full. Sizes of programs' functions say little about that. The functions are compiled, never run.
+//! Cranelift's optimiser folds away a good part of such functions, and computes what no memory
+//! access or call needs where its result is used, so that bodies with arms compute it several
+//! times; operands live for long, so that registers are full. Sizes of programs' functions say
+//! little about that. The functions are compiled, never run.
 
 use crate::support::{Rng, parse_one};
 use crate::unit::Member;

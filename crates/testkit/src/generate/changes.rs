@@ -1,8 +1,8 @@
 //! Single changes of a function's meaning after which it still keeps to the conventions.
 //!
-//! A change is of a [`Kind`], at one instruction. It changes table entries in place, so that all counts and
-//! handles stay as they were. It may lead to code that the verifier refuses or that the back end does not know;
-//! `near_miss` checks that.
+//! A change is of a [`Kind`], at one instruction. It changes table entries in place, so that all
+//! counts and handles stay as they were. It may lead to code that the verifier refuses or that the
+//! back end does not know; `near_miss` checks that.
 
 use crate::generate::conventions::{self, FUNCTIONS, THROWER_COUNT};
 use crate::generate::draw::Draw;
@@ -30,7 +30,7 @@ pub(super) struct Change {
 
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// What is changed.
+        /// The kind of change.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Kind {
             $($(#[doc = $doc])+ $name,)+
@@ -49,7 +49,8 @@ macro_rules! kinds {
                 )
             }
 
-            /// Whether it is of an instruction whose operands and results can be anything of the same type.
+            /// Whether it is of an instruction whose operands and results can be anything of the
+            /// same type.
             fn is_of_values(self) -> bool {
                 use Kind::*;
                 matches!(
@@ -123,7 +124,7 @@ kinds! {
     Slot,
 }
 
-/// The opcode that does the same with numbers of the other signedness.
+/// The opcode that does its operation with numbers of the other signedness.
 fn signed_counterpart(opcode: Opcode) -> Option<Opcode> {
     use Opcode::*;
     const COUNTERPARTS: [(Opcode, Opcode); 19] = [
@@ -208,7 +209,7 @@ pub(super) fn change(
             "type"
         }
         _ => {
-            // What is exchanged may be equal.
+            // The exchanged operands may be equal.
             let exchanges = [Kind::BranchTargets, Kind::JumpTable, Kind::Callee];
             change.certain = !exchanges.contains(&kind);
             // Other instructions may refer to the same entry of a table.
@@ -555,7 +556,8 @@ fn access(
             _ => return None,
         },
         (Kind::SlotOffset, Some(slot)) if fits => match &mut func.dfg.insts[slot.address] {
-            // Part of the place may be in the access, and aarch64 has no addresses in front of a slot.
+            // Part of the place may be in the access, and aarch64 has no addresses in front of a
+            // slot.
             I::StackAddr { offset, .. } if i32::from(*offset) + distance >= 0 => {
                 *offset = Offset32::new(i32::from(*offset) + distance);
             }
@@ -651,7 +653,8 @@ fn header(
     Some("extension of the signature, at the end")
 }
 
-/// A narrower integer from a load or a conversion, where the instructions that use it accept any width.
+/// A narrower integer from a load or a conversion, where the instructions that use it accept any
+/// width.
 fn other_type(draw: &mut Draw<'_, '_>, seed: &Seed, inst: Inst) -> Option<Function> {
     use Opcode::*;
     let func = &seed.func;

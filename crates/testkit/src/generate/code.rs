@@ -1,7 +1,7 @@
 //! The code within a block: operations on values, constants, accesses to memory, traps, effects.
 //!
-//! What an operation needs is taken from the values that are known, or made. Where an operation
-//! would trap on most values, most of the time its operands are made so that it does not.
+//! The operands of an operation are taken from the values that are known, or made. Where an
+//! operation would trap on most values, most of the time its operands are made so that it does not.
 
 use crate::generate::conventions::{DATA, FUNCTIONS};
 use crate::generate::function::{Access, Builder, InSlot, Known};
@@ -21,8 +21,8 @@ struct Place {
     null: bool,
 }
 
-/// Operations with immediates that only they have, and some that are one of a pair: drawn more often
-/// than others, or changes of them would be rare.
+/// Operations with immediates that only they have, and some that are one of a pair: drawn more
+/// often than others, or changes of them would be rare.
 const FREQUENT: [Opcode; 12] = [
     Opcode::Icmp,
     Opcode::Fcmp,
@@ -388,7 +388,7 @@ impl Builder<'_, '_, '_> {
         (!known.is_empty()).then(|| self.draw.choose(&known))
     }
 
-    /// Somewhere to read or write so many bytes.
+    /// A place to read or write this number of bytes.
     fn place(&mut self, bytes: u32, writes: bool, atomic: bool) -> Place {
         let choice = self.draw.below(8);
         if choice >= 5

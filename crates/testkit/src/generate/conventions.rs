@@ -1,4 +1,4 @@
-//! What a generated function may refer to, and what a host must provide to run it.
+//! The symbols that a generated function may refer to, and that a host must provide to run it.
 //!
 //! | symbol | what it is |
 //! |---|---|
@@ -10,10 +10,11 @@
 //!
 //! References to `u0` may be colocated; all others never are, and none is thread-local.
 //!
-//! **Memory.** Its contents are arbitrary. The first 8 bytes are *fuel*: every function takes one at entry and at
-//! every loop header, and traps with [`OUT_OF_FUEL`] when there is none, so whatever number is there bounds the
-//! run; with [`USUAL_FUEL`], most runs end before. The next 8 bytes are written with the number of the seed of the
-//! function that was entered last. The last quarter is never written.
+//! **Memory.** Its contents are arbitrary. The first 8 bytes are *fuel*: every function takes one
+//! at entry and at every loop header, and traps with [`OUT_OF_FUEL`] when there is none, so
+//! whatever number is there bounds the run; with [`USUAL_FUEL`], most runs end before. The next 8
+//! bytes are written with the number of the seed of the function that was entered last. The last
+//! quarter is never written.
 //!
 //! **What can be observed**: results, memory, the calls of imports with their arguments, traps with
 //! their codes. Addresses never get there, nor do payloads of exceptions and registers of the
@@ -46,8 +47,8 @@ pub const DATA: u32 = 4;
 pub const MEMORY_BYTES: u32 = 4096;
 /// Where fuel is in memory, as an `i64`.
 pub const FUEL_OFFSET: i32 = 0;
-/// How much fuel there is in most runs. While nearly all of it is left, functions call what may call
-/// them.
+/// How much fuel there is in most runs. While nearly all of it is left, functions call what may
+/// call them.
 pub const USUAL_FUEL: i64 = 1000;
 /// Where the number of the seed of the last function is in memory, as an `i64`.
 pub const SEED_OFFSET: i32 = 8;

@@ -1,12 +1,13 @@
 //! Functions that differ from another one in few instructions, so that one body for both pays.
 //!
-//! `variant` makes a few *edits*, at every kind of position of a block and of a function (`Where`): an instruction has
-//! another opcode, condition, type, width, flag or operand (`changes`, and `narrow`), is missing, is exchanged with its
-//! neighbour, or others come before it, whose results are used later in the block, in other blocks, or as arguments of
-//! blocks (`insert`). Control flow, the signature and stack slots stay, or no body could be shared.
+//! `variant` makes a few *edits*, at every kind of position of a block and of a function (`Where`):
+//! an instruction has another opcode, condition, type, width, flag or operand (`changes`, and
+//! `narrow`), is missing, is exchanged with its neighbour, or others come before it, whose results
+//! are used later in the block, in other blocks, or as arguments of blocks (`insert`). Control
+//! flow, the signature and stack slots stay, or no body could be shared.
 //!
-//! A variant keeps to the conventions, so it runs. Whether it does the same as the function is *not* known: an edit may
-//! be undone by another one, or exchange equal things.
+//! A variant keeps to the conventions, so it runs. Whether it does the same as the function is
+//! *not* known: an edit may be undone by another one, or exchange equal things.
 
 use crate::generate::changes::{self, Change, Kind};
 use crate::generate::conventions::{READONLY_OFFSET, memory_symbol, out_of_fuel};
@@ -32,7 +33,7 @@ pub struct Variant {
     pub seed: Seed,
 }
 
-/// What functions of a group are drawn from.
+/// The seed of the functions of a group.
 #[derive(Clone, Copy)]
 pub(super) struct Group<'a> {
     pub profile: &'a Profile,
@@ -71,7 +72,7 @@ impl Where {
     ];
 }
 
-/// What an edit does.
+/// The kind of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edit {
     Change,
@@ -107,7 +108,8 @@ const CHANGES: [Kind; 22] = [
     Kind::Removal,
 ];
 
-/// Draws a variant of a function. Takes two bytes: which edits are made need not be visible to a fuzzer.
+/// Draws a variant of a function. Takes two bytes: which edits are made need not be visible to a
+/// fuzzer.
 pub(super) fn variant(draw: &mut Draw<'_, '_>, group: Group<'_>, seed: &Seed) -> Variant {
     let bytes = draw.rng().bytes(4096);
     let mut bytes = Unstructured::new(&bytes);
@@ -132,8 +134,9 @@ pub(super) fn variant(draw: &mut Draw<'_, '_>, group: Group<'_>, seed: &Seed) ->
     variant
 }
 
-/// Two variants of a function with a pointer that only for the second one points into the memory. It alone reads through the
-/// pointer, in a loop, and states that the load may be moved to anywhere. `None` if there is no memory or no loop.
+/// Two variants of a function with a pointer that only for the second one points into the memory.
+/// It alone reads through the pointer, in a loop, and states that the load may be moved to
+/// anywhere. `None` if there is no memory or no loop.
 pub(super) fn with_pointer(draw: &mut Draw<'_, '_>, seed: &Seed) -> Option<[Variant; 2]> {
     let entry = seed.func.layout.entry_block()?;
     let last = seed.func.layout.last_inst(entry)?;
@@ -203,7 +206,7 @@ fn change(draw: &mut Draw<'_, '_>, seed: &mut Seed, block: Block, inst: Inst) ->
     let ends = seed.func.dfg.insts[inst].opcode().is_terminator();
     let first = draw.below(CHANGES.len());
     let kinds = CHANGES[first..].iter().chain(&CHANGES[..first]);
-    // What ends a block must be the same in both functions, but for values.
+    // The ends of a block must agree in both functions, but for values.
     let kinds = kinds.filter(|kind| !ends || matches!(kind, Kind::Operand | Kind::BranchArguments));
     for &kind in kinds {
         if let Some(Change { what, func, .. }) = changes::change(draw, seed, kind, block, inst) {
@@ -241,7 +244,7 @@ fn narrow(draw: &mut Draw<'_, '_>, seed: &mut Seed, inst: Inst) -> Option<String
     Some("another width".into())
 }
 
-/// The same function without an instruction: what used its results uses other values.
+/// A copy of the function without an instruction: users of its results use other values.
 fn remove(draw: &mut Draw<'_, '_>, seed: &mut Seed, block: Block, inst: Inst) -> Option<String> {
     let data = seed.func.dfg.insts[inst];
     let is_free = match data {
@@ -360,7 +363,7 @@ fn grow(builder: &mut Builder<'_, '_, '_>, kind: usize) {
             }
         }
     }
-    // What nothing uses is seen in the memory.
+    // Unused values are seen in the memory.
     if builder.memory.is_some()
         && builder.draw.one_in(2)
         && let Some(last) = builder.known.last()
@@ -435,7 +438,7 @@ fn known(seed: &Seed, block: Block, inst: Inst) -> Vec<Known> {
     let addresses = addresses(seed);
     values.retain(|value| !addresses.contains(value));
     let known = values.into_iter().map(|value| {
-        // What follows from it is not asked for.
+        // Nothing is asked about values that follow from it.
         Known { value, ty: func.dfg.value_type(value), constant: false }
     });
     known.collect()
@@ -474,7 +477,7 @@ fn sites(func: &Function) -> Vec<(Block, Inst)> {
     func.layout.blocks().flat_map(in_block).collect()
 }
 
-/// The same by place.
+/// The instructions that may differ, by place.
 struct Sites<'a> {
     func: &'a Function,
     headers: BTreeSet<Block>,

@@ -42,7 +42,7 @@ impl<'u, 'a> Draw<'u, 'a> {
         Rng::new(self.below(1 << 16) as u64)
     }
 
-    /// The bits of a constant of so many bits, interesting ones more often than others.
+    /// The bits of a constant of this width, interesting ones more often than others.
     pub fn bits(&mut self, width: u32) -> u128 {
         let all = u128::MAX >> (128 - width);
         let bits = match self.below(8) {
@@ -60,7 +60,7 @@ impl<'u, 'a> Draw<'u, 'a> {
         bits & all
     }
 
-    /// The bits of a float constant of so many bits, of which `fraction` are the fraction's.
+    /// The bits of a float constant of this width, of which `fraction` are the fraction's.
     pub fn float_bits(&mut self, width: u32, fraction: u32) -> u128 {
         let exponent = (1u128 << (width - 1 - fraction)) - 1;
         let sign = 1 << (width - 1);

@@ -1,8 +1,9 @@
-//! How a block ends: with a return, with a branch to blocks that exist or will be made, with a call that does not
-//! come back here, or with a trap.
+//! How a block ends: with a return, with a branch to blocks that exist or will be made, with a call
+//! that does not come back here, or with a trap.
 //!
-//! Most of the time, everything ends without using up the fuel: a branch back is taken a limited number of times
-//! only, and a call that may lead back to its caller is made only while fuel is plentiful.
+//! Most of the time, everything ends without using up the fuel: a branch back is taken a limited
+//! number of times only, and a call that may lead back to its caller is made only while fuel is
+//! plentiful.
 
 use crate::generate::conventions::{self, SEED_OFFSET};
 use crate::generate::function::{Builder, Known};

@@ -1,14 +1,14 @@
-//! What is known of the classes of a generated unit, from how it was made.
+//! The known classes of a generated unit, from how it was made.
 //!
-//! The definition is that of `classes`: the greatest relation in which two functions are equal if their bodies
-//! are, and if their i-th references are to the same symbol or to equal functions that may replace each other.
-//! Here bodies are equal because they are copies, and differ because they were made to. For some it is not known;
-//! so there are two relations, one in which all of these are equal and one in which none are. What holds in both
-//! is known.
+//! The definition is that of `classes`: the greatest relation in which two functions are equal if
+//! their bodies are, and if their i-th references are to the same symbol or to equal functions that
+//! may replace each other. Here bodies are equal because they are copies, and differ because they
+//! were made to. For some it is not known; so there are two relations, one in which all of these
+//! are equal and one in which none are. Where both agree, the answer is known.
 
 use cranelift_codegen::ir::Inst;
 
-/// What a function or a data object is, as far as equality goes.
+/// The identity of a function or a data object, as far as equality goes.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     /// The group, and 0 or the number of the near miss.
@@ -42,7 +42,7 @@ pub(super) struct Reference {
     pub inside: bool,
 }
 
-/// What is known of two functions.
+/// The known relation of two functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// They must be in one class.
@@ -53,7 +53,7 @@ pub enum Relation {
     Unknown,
 }
 
-/// What is known of the classes of the functions of a unit.
+/// The known classes of the functions of a unit.
 #[derive(Clone, Debug)]
 pub struct Expected {
     relations: Vec<Vec<Relation>>,
@@ -62,13 +62,14 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// What is known of two functions, by their positions in the unit.
+    /// The known relation of two functions, by their positions in the unit.
     pub fn relation(&self, a: usize, b: usize) -> Relation {
         self.relations[a][b]
     }
 
-    /// Whether two functions may do the same, although symbols or addresses that they use may not replace each
-    /// other where they can be observed. Functions for which this is false differ in what they compute.
+    /// Whether two functions may behave equally, although symbols or addresses that they use may
+    /// not replace each other where they can be observed. Functions for which this is false differ
+    /// in what they compute.
     pub fn do_the_same(&self, a: usize, b: usize) -> bool {
         self.same[a][b]
     }
@@ -84,8 +85,8 @@ fn bodies(a: &Node, b: &Node) -> Relation {
         // At either place one of them is as in the body of the group.
         Relation::Different
     } else if near == [true, true] || near[0] && !a.certain || near[1] && !b.certain {
-        // Two changes of the same body can be one change. Near misses of different groups differ in what can be
-        // changed.
+        // Two changes of the same body can be one change. Near misses of different groups differ in
+        // what can be changed.
         Relation::Unknown
     } else {
         Relation::Different

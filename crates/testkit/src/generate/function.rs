@@ -5,8 +5,8 @@
 //! reducible, and what dominates a block is known when it is filled. The code within a block is in
 //! `code`, calls are in `calls`, and how blocks end is in `exits`.
 //!
-//! A function has the strongest facts that are true of it. It refers to functions and tables of the unit by the
-//! number of their *group*; `unit` puts members in their places.
+//! A function has the strongest facts that are true of it. It refers to functions and tables of the
+//! unit by the number of their *group*; `unit` puts members in their places.
 
 use crate::generate::body::{Body, End};
 use crate::generate::conventions::{
@@ -24,7 +24,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What functions may be made of, and how large they may get.
+/// The allowed parts of functions, and how large they may get.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
     /// For which back end.
@@ -47,7 +47,7 @@ pub struct Profile {
     pub inside: bool,
     /// Only operations that every machine has.
     pub portable: bool,
-    /// What the functions of a unit have in common, and what it has besides functions.
+    /// The common properties of the functions of a unit, and its data objects.
     pub unit: UnitProfile,
 }
 
@@ -80,18 +80,19 @@ impl Types {
     pub const ALL: Types = Types { floats: true, vectors: true, rare: true };
 }
 
-/// What a unit is made of.
+/// The parts of a unit.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitProfile {
     /// Functions that differ in one change of meaning.
     pub near_misses: bool,
-    /// Functions that differ in few instructions, and that can share a body. Signatures are longer, so that extra
-    /// arguments are on the stack at times.
+    /// Functions that differ in few instructions, and that can share a body. Signatures are longer,
+    /// so that extra arguments are on the stack at times.
     pub differing: bool,
     /// Data objects, with pointers to functions.
     pub tables: bool,
-    /// Whether all functions have the signature `(i64, i64) -> i64 tail`, so that any of them can be referred to in place
-    /// of any other one. They call more often. Calls that can be patched have no result all the same, and cannot be run.
+    /// Whether all functions have the signature `(i64, i64) -> i64 tail`, so that any of them can
+    /// be referred to in place of any other one. They call more often. Calls that can be patched
+    /// still have no result, and cannot be run.
     pub uniform: bool,
 }
 
@@ -113,8 +114,8 @@ impl Profile {
         }
     }
 
-    /// The same, with functions that differ in few instructions in place of near misses, large enough that one body for
-    /// two of them pays.
+    /// This profile, with functions that differ in few instructions in place of near misses, large
+    /// enough that one body for two of them pays.
     pub fn differing(self) -> Profile {
         let size = Size { blocks: 7, operations: 12, ..self.size };
         Profile {
@@ -124,8 +125,8 @@ impl Profile {
         }
     }
 
-    /// Small functions of one signature that differ in constants, references and facts. Functions of a unit are
-    /// equal where their texts and what they refer to are.
+    /// Small functions of one signature that differ in constants, references and facts. Functions
+    /// of a unit are equal where their texts and what they refer to are.
     pub fn small() -> Profile {
         Profile {
             size: Size { blocks: 3, operations: 2, slots: 1 },
@@ -158,7 +159,7 @@ impl Profile {
     }
 }
 
-/// What a function may call.
+/// The callable functions of a function.
 #[derive(Clone, Debug, Default)]
 pub struct Callees {
     /// The signature of each group of functions.
@@ -190,11 +191,11 @@ impl Table {
 pub struct Seed {
     /// The function. References to `u0:G` and `u4:G` mean any member of the group G.
     pub func: Function,
-    /// What is known of it.
+    /// Its known properties.
     pub properties: Properties,
 }
 
-/// What is known of a function by construction.
+/// The properties of a function that are known by construction.
 #[derive(Clone, Debug, Default)]
 pub struct Properties {
     /// Instructions whose operands and immediates can be anything of the same type: what they
@@ -263,7 +264,7 @@ pub(super) struct Node {
     known: Vec<Known>,
 }
 
-/// What instructions of a function refer to and share.
+/// The entities that instructions of a function refer to and share.
 #[derive(Default)]
 pub(super) struct Entities {
     /// The regions of the four quarters of the memory.
@@ -358,8 +359,8 @@ fn param(draw: &mut Draw<'_, '_>, profile: &Profile, call_conv: CallConv) -> Abi
     param
 }
 
-/// The number by which a function of a seed says that it was entered. Numbers of two seeds differ in more than one
-/// bit.
+/// The number by which a function of a seed says that it was entered. Numbers of two seeds differ
+/// in more than one bit.
 pub(super) fn seed_number(group: u32) -> i64 {
     i64::from(group + 1) * 0x11_0011
 }
@@ -381,8 +382,9 @@ pub fn seed(draw: &mut Draw<'_, '_>, profile: &Profile, callees: &Callees, group
     Seed { func: body.func, properties }
 }
 
-/// Adds to a function at the end of a block, of which nothing behind is in the layout. `known` are the values that can
-/// be used there, and `memory` is the address of the memory if that is one of them.
+/// Adds to a function at the end of a block, of which nothing behind is in the layout. `known` are
+/// the values that can be used there, and `memory` is the address of the memory if that is one of
+/// them.
 pub(super) fn grow<T>(
     seed: &mut Seed,
     block: Block,
@@ -406,8 +408,8 @@ pub(super) fn grow<T>(
     result
 }
 
-/// Draws up to so many operations on integers that every back end compiles, which use these values, and returns their
-/// results.
+/// Draws at most this number of operations on integers that every back end compiles, which use
+/// these values, and returns their results.
 pub(super) fn operations(
     body: &mut Body,
     draw: &mut Draw<'_, '_>,

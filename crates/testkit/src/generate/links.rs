@@ -1,7 +1,8 @@
 //! Which members the references to groups mean, when a unit is put together.
 //!
-//! Functions are drawn with references to groups. Here each reference gets a member of its group, by one of a few styles,
-//! so that much is equal and much is not. It does *not* decide which groups there are.
+//! Functions are drawn with references to groups. Here each reference gets a member of its group,
+//! by one of a few styles, so that much is equal and much is not. It does *not* decide which groups
+//! there are.
 
 use crate::generate::conventions::{DATA, FUNCTIONS};
 use crate::generate::expected::Reference;
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 pub(super) struct Links {
     pub functions: BTreeMap<u32, Members>,
     pub tables: BTreeMap<u32, Members>,
-    /// What the last function of each group refers to.
+    /// The references of the last function of each group.
     last: BTreeMap<u32, References>,
     pub style: usize,
     /// Whether any function can be called instead of any other one.
@@ -22,7 +23,8 @@ pub(super) struct Links {
     pub rng: Rng,
 }
 
-/// For each place of a function, the group that it was drawn with, as a symbol, and the member of it.
+/// For each place of a function, the group that it was drawn with, as a symbol, and the member of
+/// it.
 type References = BTreeMap<Place, (UserExternalName, u32)>;
 
 /// The members of a group.
@@ -35,7 +37,8 @@ pub(super) struct Members {
 }
 
 impl Links {
-    /// Of functions: the group of each, and of those without the body of their group whether they run.
+    /// Of functions: the group of each, and of those without the body of their group whether they
+    /// run.
     pub fn of(
         members: impl Iterator<Item = (u32, Option<bool>)>,
         style: usize,
@@ -73,7 +76,7 @@ impl Links {
 pub(super) fn choose(members: &Members, style: usize, rng: &mut Rng) -> u32 {
     let Members { clones, others } = members;
     match style {
-        // All the same: equality depends on no other function.
+        // All conditions are equal: equality depends on no other function.
         0 => clones[0],
         _ if !others.is_empty() && rng.one_in(5) => rng.choose(others),
         _ => rng.choose(clones),
@@ -114,7 +117,8 @@ pub(super) fn retarget(
         if links.uniform {
             follows = links.rng.but_one_in(3);
         }
-        // Another body of the group may have a callee of another group at this place, and of another signature.
+        // Another body of the group may have a callee of another group at this place, and of
+        // another signature.
         let followed = last.get(&place).filter(|(of, _)| follows && *of == symbol);
         let followed = followed.map(|(_, index)| *index);
         let index = match namespace {
@@ -198,7 +202,8 @@ mod tests {
     use cranelift_codegen::ir::InstructionData;
     use std::collections::HashMap;
 
-    /// If a function that is to be run made such a call, it would have no defined behaviour, and merging could change what it does.
+    /// If a function that is to be run made such a call, it would have no defined behaviour, and
+    /// merging could change what it does.
     #[test]
     fn no_variant_calls_a_function_by_the_signature_of_another_group() {
         let profile = Profile::runnable(Machine::host()).differing();

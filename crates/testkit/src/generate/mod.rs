@@ -1,22 +1,24 @@
 //! The generator: every random function of the test kit is drawn and built here.
 //!
-//! It draws functions of all opcodes and types that a back end compiles: arithmetic, accesses with facts, traps,
-//! branches and loops, calls of every kind, exceptions. A host can run them. A [`Profile`](function::Profile) says
-//! what functions may be made of. What must be known of a function before it is built, such as the facts that its
-//! callers must keep, is drawn as [statements](statement), between which the generator draws the arithmetic.
+//! It draws functions of all opcodes and types that a back end compiles: arithmetic, accesses with
+//! facts, traps, branches and loops, calls of every kind, exceptions. A host can run them. A
+//! [`Profile`](function::Profile) says what functions may be made of. Properties of a function that
+//! are needed before it is built, such as the facts that its callers must keep, are drawn as
+//! [statements](statement), between which the generator draws the arithmetic.
 //!
 //! | oracle | configures it by |
 //! |---|---|
 //! | differential execution, classes by construction | [`Profile::runnable`](function::Profile::runnable), [`Profile::all`](function::Profile::all) |
-//! | the same, for bodies that branch where two functions differ | [`Profile::differing`](function::Profile::differing) |
+//! | differential execution of bodies that branch where two functions differ | [`Profile::differing`](function::Profile::differing) |
 //! | laws of every unit ([`Unit::random`](crate::unit::Unit::random)) | [`Profile::small`](function::Profile::small) |
 //! | [programs over time](crate::incremental) | families of statements: copies that differ in constants, references and facts, over flushes, linkages and data objects |
 //! | [calls of `Module`](crate::module) | few statements, about which handle refers to which |
 //!
-//! Uniformly random functions are never equal, so [`mod@unit`] draws a few *seed* functions and makes the others
-//! from them: clones that refer to other clones, which must be equal; near misses by one change of meaning or by fewer
-//! facts, which must not; functions that are equal except for constants. So the right classes are known
-//! without looking at the library. Of functions that differ in few instructions they are not.
+//! Uniformly random functions are never equal, so [`mod@unit`] draws a few *seed* functions and
+//! makes the others from them: clones that refer to other clones, which must be equal; near misses
+//! by one change of meaning or by fewer facts, which must not; functions that are equal except for
+//! constants. So the right classes are known without looking at the library. Of functions that
+//! differ in few instructions they are not.
 //!
 //! * [`conventions`]: what a function may refer to, and what a host must provide to run it.
 //! * [`opcodes`]: which operations there are, and which of them a back end compiles.
@@ -25,7 +27,8 @@
 //! * [`statement`]: a function as data; [`steps`]: the function itself.
 //! * [`near_miss`]: the same function but for one change of meaning.
 //! * [`differing`]: functions that differ in few instructions.
-//! * [`mod@unit`]: a whole unit, with `links` for its references; [`expected`]: what is known of its classes.
+//! * [`mod@unit`]: a whole unit, with `links` for its references; [`expected`]: what is known of
+//!   its classes.
 //! * [`templates`]: a unit like those of C++ compilers, which is always the same.
 //! * [`statistics`]: how often what occurred.
 //!

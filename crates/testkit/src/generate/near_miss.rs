@@ -20,15 +20,15 @@ pub struct NearMiss {
     pub what: String,
     /// The changed function.
     pub func: Function,
-    /// Whether it certainly has another meaning. If not, it may be the same function after all: the change may
-    /// exchange equal things.
+    /// Whether it certainly has another meaning. If not, it may be the same function after all: the
+    /// change may exchange equal things.
     pub certain: bool,
     /// The only instruction that differs, if the others are where they were.
     pub site: Option<Inst>,
 }
 
-/// The part of a seed in which a change changes the meaning: all of it, unless a branch depends on nothing; then
-/// what comes before the first branch.
+/// The part of a seed in which a change changes the meaning: all of it, unless a branch depends on
+/// nothing; then what comes before the first branch.
 fn code(seed: &Seed) -> Vec<(Block, Inst)> {
     let func = &seed.func;
     let blocks = func.layout.blocks().take(if seed.properties.folds { 1 } else { usize::MAX });
@@ -41,8 +41,8 @@ fn code(seed: &Seed) -> Vec<(Block, Inst)> {
 }
 
 /// A change after which the function still keeps to the conventions. Every kind of change is
-/// as likely as any other, but for those that are hardly ever possible, which are more likely if they
-/// are; and most are made where they are seen.
+/// as likely as any other, but for those that are hardly ever possible, which are more likely if
+/// they are; and most are made where they are seen.
 pub fn runnable(draw: &mut Draw<'_, '_>, seed: &Seed, machine: Machine) -> NearMiss {
     let code = code(seed);
     let observed = observed(&seed.func);

@@ -167,7 +167,7 @@ impl Machine {
         &**ISAS[self as usize].get_or_init(|| self.isa("speed"))
     }
 
-    /// What it can compile.
+    /// The operations that it can compile.
     pub fn operations(self) -> &'static Operations {
         static TABLES: [OnceLock<Operations>; 3] = [const { OnceLock::new() }; 3];
         TABLES[self as usize].get_or_init(|| Operations::parse(self.table()))

@@ -1,5 +1,5 @@
-//! What a function does, as data: statements that are drawn once, copied with other constants and references, made
-//! smaller and printed. `steps` builds the function.
+//! The behaviour of a function, as data: statements that are drawn once, copied with other
+//! constants and references, made smaller and printed. `steps` builds the function.
 //!
 //! Every function takes `(n, g, a, b, …)` and returns a number:
 //!
@@ -70,8 +70,8 @@ impl Shape {
     }
 }
 
-/// The facts that the front end states about the accesses of a function, by pointer. All of them are true wherever
-/// the function is called: see `incremental::contract`.
+/// The facts that the front end states about the accesses of a function, by pointer. All of them
+/// are true wherever the function is called: see `incremental::contract`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The number of a region, or 0 for none.
@@ -82,7 +82,7 @@ pub struct Facts {
     pub readonly: [bool; 2],
     /// See `ir::MemFlagsData`.
     pub can_move: [bool; 2],
-    /// The same for what is loaded from data objects that cannot be written.
+    /// Whether loads from data objects that cannot be written are marked `readonly`.
     pub readonly_data: bool,
     /// Whether blocks with calls are cold.
     pub cold: bool,
@@ -106,7 +106,7 @@ pub enum Statement {
     Constant(Operation, i64),
     /// A constant of 64 bits that is a float.
     Float(u64),
-    /// So many operations, drawn by a seed.
+    /// `rounds` operations, drawn by a seed.
     Mix { rounds: usize, seed: u64 },
     /// One of the function's own further numbers.
     Extra(usize),
@@ -128,7 +128,7 @@ pub enum Statement {
     Misaligned(Address),
     /// One of three constants.
     Switch([i64; 3]),
-    /// A call, if `n` allows one, in a loop at times, with so many entries in its stack map.
+    /// A call, if `n` allows one, in a loop at times, with `entries` entries in its stack map.
     Call { call: Callee, passes: Passes, in_loop: bool, entries: usize },
 }
 
@@ -165,11 +165,12 @@ pub struct Place {
     pub data: usize,
     /// The number of the item.
     pub slot: usize,
-    /// The number of the item whose address the reference has. What is accessed is behind or before it.
+    /// The number of the item whose address the reference has. The accessed place is behind or
+    /// before it.
     pub base: usize,
 }
 
-/// What is passed for a pointer.
+/// The argument for a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pointer {
     /// The function's own `a` or `b`.
@@ -182,7 +183,7 @@ pub enum Pointer {
     Frozen,
 }
 
-/// What is passed for a further number.
+/// The argument for a further number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// A constant.
@@ -227,7 +228,7 @@ pub enum Hole<'a> {
     Item(&'a mut usize, usize),
 }
 
-/// What may be another one in a copy, always in the same order.
+/// The parts that may differ in a copy, always in the same order.
 pub fn holes<'a>(statements: &'a mut [Statement], end: &'a mut End) -> Vec<Hole<'a>> {
     let mut holes = Vec::new();
     for statement in statements {

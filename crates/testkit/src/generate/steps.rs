@@ -1,7 +1,7 @@
 //! Builds functions of statements, whose arithmetic the generator draws.
 //!
-//! Statements are what must be known of a function before it is built: what it refers to, which facts it has, and
-//! which of its constants differ from those of its copies.
+//! Statements are what must be known of a function before it is built: what it refers to, which
+//! facts it has, and which of its constants differ from those of its copies.
 
 use crate::generate::body::Body;
 use crate::generate::draw::Draw;
@@ -22,7 +22,7 @@ use cranelift_codegen::ir::{
     UserStackMapEntry, Value,
 };
 
-/// What the numbers of functions and data objects mean.
+/// The meaning of the numbers of functions and data objects.
 pub trait Names {
     /// The symbol of a function.
     fn function(&self, function: usize) -> UserExternalName;
@@ -40,16 +40,16 @@ pub trait Names {
     fn alignment(&self, address: Address) -> u32;
 }
 
-/// What a function does.
+/// The behaviour of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Steps<'a> {
     /// How it is called.
     pub shape: &'a Shape,
     /// The facts of its accesses.
     pub facts: &'a Facts,
-    /// What it does, one after the other.
+    /// The statements, one after the other.
     pub statements: &'a [Statement],
-    /// What it does in the end.
+    /// The end.
     pub end: &'a End,
 }
 
@@ -135,7 +135,8 @@ impl Builder<'_> {
         self.body.ins().iconst(ty, value & (-1i64 as u64 >> (64 - ty.bits())) as i64)
     }
 
-    /// Makes the number depend on a value such that the same value makes another difference the next time.
+    /// Makes the number depend on a value such that the same value makes another difference the
+    /// next time.
     fn absorb(&mut self, value: Value) {
         let three = self.constant(I64, 3);
         let product = self.body.ins().imul(self.current, three);
@@ -427,7 +428,7 @@ impl Builder<'_> {
         (self.function(function, false), self.arguments(callee, passes))
     }
 
-    /// A stack map of so many entries, of which each is another one.
+    /// A stack map with this number of different entries.
     fn stack_map(&mut self, inst: Inst, slots: &[StackSlot], entries: usize) {
         for at in 0..entries {
             let ty = if at % 3 == 2 { I32 } else { I64 };

@@ -1,12 +1,14 @@
 //! A unit like those of C++ compilers: templates, instantiated for many types.
 //!
-//! Instances of a template have one control-flow graph and differ in the width and the sign of their accesses, in
-//! conditions, operators and a few instructions more. Classes have virtual tables, which are data objects with pointers
-//! to instances, and call through them. Some instances take more integers than a machine passes in registers, so that what
-//! merging adds is on the stack; some are exported, and keep their symbols.
+//! Instances of a template have one control-flow graph and differ in the width and the sign of
+//! their accesses, in conditions, operators and a few instructions more. Classes have virtual
+//! tables, which are data objects with pointers to instances, and call through them. Some instances
+//! take more integers than a machine passes in registers, so that what merging adds is on the
+//! stack; some are exported, and keep their symbols.
 //!
-//! The unit is always the same. It keeps to the conventions, but takes no fuel: loops are bounded by 15 rounds, and
-//! recursion by a depth of 3. It shows nothing that real units do not have; `function` draws what they seldom have.
+//! The unit is always the same. It keeps to the conventions, but takes no fuel: loops are bounded
+//! by 15 rounds, and recursion by a depth of 3. It shows nothing that real units do not have;
+//! `function` draws what they seldom have.
 
 use crate::generate::body::Body;
 use crate::generate::conventions::{DATA, FUNCTIONS, memory_symbol};
@@ -22,7 +24,7 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_mergefunc::data::{Contents, DataAttributes, DataObject, DataReloc};
 use cranelift_mergefunc::{Addresses, Attributes, Linkage, Options};
 
-/// What a template is instantiated for: an integer of so many bytes, and how two of them compare.
+/// The instance of a template: an integer of this number of bytes, and how two of them compare.
 #[derive(Clone, Copy)]
 struct Element {
     bytes: u32,
@@ -30,7 +32,8 @@ struct Element {
     descending: bool,
 }
 
-/// A template. The first parameter of its instances says where the elements are, the second how many there are.
+/// A template. The first parameter of its instances says where the elements are, the second how
+/// many there are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Template {
     /// The place of an element that equals one.
@@ -63,7 +66,7 @@ impl Template {
         Template::Invoke,
     ];
 
-    /// What an instance takes behind where and how many.
+    /// The further parameters of an instance.
     fn others(self) -> &'static [Type] {
         match self {
             Template::Visit => &[I64, I32, I64, I64, I32, I64, I64, I32],
@@ -80,7 +83,7 @@ impl Template {
     }
 }
 
-/// What virtual tables point to.
+/// The targets of virtual tables.
 const VIRTUAL: [Template; 3] = [Template::First, Template::Total, Template::Halves];
 
 fn elements() -> Vec<Element> {
@@ -287,8 +290,8 @@ impl Instance {
         self.mixed(first)
     }
 
-    /// More operations than an argument costs, the same in all instances but for the number of the class, and for
-    /// one that depends on the sign.
+    /// More operations than an argument costs, the same in all instances but for the number of the
+    /// class, and for one that depends on the sign.
     fn mixed(&mut self, mut value: Value) -> Value {
         for number in 0..8 {
             let class = if number == 5 { 2 * self.class as i64 } else { 0 };

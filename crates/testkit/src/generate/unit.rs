@@ -1,10 +1,10 @@
 //! A unit whose classes are known: seeds, their clones, near misses, and tables of their addresses.
 //!
-//! Every function belongs to a *group*, whose functions have one signature and can be called instead of each
-//! other. Those of a group have one *body* except for references, or are near misses of it. A reference to a group
-//! goes to any member, so which functions are equal depends on the members that are called, in recursive cycles
-//! too; [`GeneratedUnit::expected`] follows from the bodies, the attributes and the references, by the definition
-//! and without a look at the code.
+//! Every function belongs to a *group*, whose functions have one signature and can be called
+//! instead of each other. Those of a group have one *body* except for references, or are near
+//! misses of it. A reference to a group goes to any member, so which functions are equal depends on
+//! the members that are called, in recursive cycles too; [`GeneratedUnit::expected`] follows from
+//! the bodies, the attributes and the references, by the definition and without a look at the code.
 //!
 //! Members of one body have the same numbering. [`GeneratedUnit::disguised`] gives each another
 //! form.
@@ -49,10 +49,11 @@ pub enum Origin {
     },
 }
 
-/// What is known of a function of a unit besides its code.
+/// The properties of a function of a unit besides its code.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// Its group: functions of one group have one signature and can be called instead of each other.
+    /// Its group: functions of one group have one signature and can be called instead of each
+    /// other.
     pub group: u32,
     /// The group whose body equals this group's except for constants, if there is one.
     pub similar_to: Option<u32>,
@@ -67,11 +68,11 @@ pub struct About {
 pub struct GeneratedUnit {
     /// The functions, named `u0:N`, and the data objects, named `u4:N`.
     pub unit: Unit,
-    /// What is known of each function.
+    /// The properties of each function.
     pub about: Vec<About>,
-    /// What is known of the classes of functions.
+    /// The known classes of functions.
     pub expected: Expected,
-    /// What it was drawn for.
+    /// The profile for which it was drawn.
     pub profile: Profile,
 }
 
@@ -170,8 +171,9 @@ fn seeds(
     seeds
 }
 
-/// Gives a seed the same value at all places of constants, another one in each group. If `one` is given, one place
-/// that is drawn from it has a value of its own, so that places agree in all similar groups but one.
+/// Gives a seed the same value at all places of constants, another one in each group. If `one` is
+/// given, one place that is drawn from it has a value of its own, so that places agree in all
+/// similar groups but one.
 fn same_constants(seed: &mut Seed, group: u32, one: Option<Rng>) {
     let entry = seed.func.layout.entry_block().expect("has a body");
     let is_constant = |inst: &Inst| {
@@ -209,7 +211,8 @@ fn other_constants(draw: &mut Draw<'_, '_>, seed: &Seed, base: u32, group: u32) 
             InstructionData::Trap { opcode: _, code } if *code == function::trivial_code(base) => {
                 *code = function::trivial_code(group);
             }
-            // The function has no other instruction: it is the only one without a number of its own.
+            // The function has no other instruction: it is the only one without a number of its
+            // own.
             data @ InstructionData::MultiAry { opcode: Opcode::Return, .. } if alone => {
                 let code = function::trivial_code(group);
                 *data = InstructionData::Trap { opcode: Opcode::Trap, code };
@@ -244,7 +247,8 @@ struct OtherBody {
     runs: bool,
 }
 
-/// The functions of the unit: clones of each seed, and near misses and variants, some of them more than once.
+/// The functions of the unit: clones of each seed, and near misses and variants, some of them more
+/// than once.
 fn members(
     draw: &mut Draw<'_, '_>,
     profile: &Profile,
@@ -429,7 +433,8 @@ fn tables(draw: &mut Draw<'_, '_>, callees: &Callees, links: &mut Links) -> Vec<
     tables
 }
 
-/// The attributes of a function: of one of six styles, which are the same for all functions of a unit.
+/// The attributes of a function: of one of six styles, which are the same for all functions of a
+/// unit.
 pub fn attributes(draw: &mut Draw<'_, '_>, style: usize) -> Attributes {
     const LINKAGES: [Linkage; 6] = [
         Linkage::Local,

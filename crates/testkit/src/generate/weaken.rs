@@ -1,11 +1,12 @@
-//! A function that computes the same and states less: a near miss.
+//! A function that computes equal results and states less: a near miss.
 
 use crate::support::Rng;
 use cranelift_codegen::ir::{AliasRegionData, Function, MemFlags, MemFlagsData, Opcode};
 use std::collections::BTreeMap;
 
-/// Removes some facts: flags of single accesses, the region of all accesses to it, or the distinction between two
-/// regions. The facts that are left are as true as before. Or makes a block cold, whether it is or not.
+/// Removes some facts: flags of single accesses, the region of all accesses to it, or the
+/// distinction between two regions. The facts that are left are as true as before. Or makes a block
+/// cold, whether it is or not.
 pub fn weaken(func: &mut Function, rng: &mut Rng) {
     let blocks: Vec<_> = func.layout.blocks().skip(1).collect();
     if !blocks.is_empty() && rng.one_in(3) {

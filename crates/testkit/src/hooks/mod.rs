@@ -1,4 +1,5 @@
-//! Where faults are planted in the library, and in the two modules of the test kit that must know of them.
+//! Where faults are planted in the library, and in the two modules of the test kit that must know
+//! of them.
 //!
 //! `inject` inserts this code into a copy of the workspace. Which faults there are is said in
 //! `faults/fault_injection/mod.rs`.
@@ -17,7 +18,8 @@ pub fn all() -> Vec<Hook> {
 
 /// Those of everything else than the modules above, in the order of their files.
 const HOOKS: &[Hook] = &[
-    // Another version, so that Cargo takes nothing that it compiles for one workspace for that of the other.
+    // Another version, so that Cargo takes nothing that it compiles for one workspace for that of
+    // the other.
     Hook {
         file: "Cargo.toml",
         at: &["version = \"0.1.0\""],
@@ -124,7 +126,7 @@ path = "src/main.rs"
 fn run_command(command: Command) -> anyhow::Result<ExitCode> {"#,
         ),
     },
-    // The same for the example of an embedder without `cranelift-module`.
+    // The faults in the example of an embedder without `cranelift-module`.
     Hook {
         file: "examples/raw.rs",
         at: &["fn main() -> Result<(), Box<dyn Error>> {"],

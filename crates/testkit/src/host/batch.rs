@@ -1,8 +1,9 @@
 //! Programs in a process of their own.
 //!
-//! A program is compiled and placed at addresses here; a driver in C (`driver.c`), compiled once for each machine, maps
-//! it there and makes the invocations. So nothing is linked for a program, and many of them go into one run. Programs
-//! find the same environment each time, including addresses.
+//! A program is compiled and placed at addresses here; a driver in C (`driver.c`), compiled once
+//! for each machine, maps it there and makes the invocations. So nothing is linked for a program,
+//! and many of them go into one run. Programs find the same environment each time, including
+//! addresses.
 
 use super::Level;
 use super::code::{ALIGNMENT, Compiled, Ground, Handler, Placed, Tables};
@@ -47,8 +48,9 @@ impl Cpu {
     }
 }
 
-/// The memory layout. The first word holds the address of the outer trampoline, the second that of the driver's
-/// function for imports, and the next ones those of [`LIBRARY`]; then come the runtime, the program, and its data.
+/// The memory layout. The first word holds the address of the outer trampoline, the second that of
+/// the driver's function for imports, and the next ones those of [`LIBRARY`]; then come the
+/// runtime, the program, and its data.
 const BASE: u64 = 0x6000_0000;
 const LIBRARY_AT: u64 = BASE + 16;
 const RUNTIME: u64 = BASE + 256;
@@ -59,7 +61,8 @@ const MEMORY: u64 = BASE + BASE_BYTES + (1 << 20);
 /// Far from everything else, and a multiple of 4 GiB.
 const SURROUNDINGS: u64 = 0x1234_0000_0000;
 
-/// What compiled code may call in the runtime library. `driver.c` has the functions, in this order.
+/// The functions of the runtime library that compiled code may call. `driver.c` has them, in this
+/// order.
 const LIBRARY: [LibCall; 15] = [
     LibCall::CeilF32,
     LibCall::CeilF64,
@@ -116,7 +119,7 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// What cannot be compiled for the machine; the batch is as it was before.
+    /// Functions that cannot be compiled for the machine; the batch is as it was before.
     pub fn add(
         &mut self,
         level: Level,

@@ -1,7 +1,8 @@
 //! A program as bytes at addresses, for any target, and what Cranelift says of them.
 //!
-//! It compiles, lays out and links; the host chooses the addresses and the imports ([`Ground`]). Nothing is looked
-//! up by name, and an alias is one more symbol for an address, which `cranelift-jit` does not support.
+//! It compiles, lays out and links; the host chooses the addresses and the imports ([`Ground`]).
+//! Nothing is looked up by name, and an alias is one more symbol for an address, which
+//! `cranelift-jit` does not support.
 
 use super::fail;
 use crate::program::{DataDefinition, Definition, Jump, MEMORY, Program};
@@ -20,7 +21,7 @@ use cranelift_mergefunc::data::Contents;
 use cranelift_mergefunc::thunk::ThunkReloc;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What is known of code, by address.
+/// The records of code, by address.
 #[derive(Default)]
 pub struct Tables {
     /// Instructions that may trap.
@@ -47,7 +48,7 @@ pub enum Handler {
     ContextElsewhere,
 }
 
-/// What a function saved.
+/// The registers that a function saved.
 pub struct Frame {
     pub end: u64,
     /// Registers by number, and where they are, in bytes below the frame pointer.
@@ -213,7 +214,7 @@ struct Relocation {
 enum RelocTarget {
     Symbol(UserExternalName),
     Library(LibCall),
-    /// So many bytes into the function itself.
+    /// This number of bytes into the function itself.
     Here(u32),
 }
 

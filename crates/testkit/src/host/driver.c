@@ -45,7 +45,7 @@ static vector pshufb(vector a, vector b) {
 }
 #endif
 
-/* What compiled code may call in the runtime library, in the order of `LIBRARY`. */
+/* The functions of the runtime library that compiled code may call, in the order of `LIBRARY`. */
 static void *const library[] = {
     ceilf, ceil, floorf, floor, truncf, trunc, nearbyintf, nearbyint, fmaf, fma, memcpy, memset, memmove, memcmp,
 #ifdef __x86_64__
@@ -133,7 +133,7 @@ static struct slot cut(struct slot value, word bits) {
 
 static const struct slot some_address = { 0, 0xadd4e55e00000000 };
 
-/* The observable part of a value of so many bits, or of an address. */
+/* The observable part of a value of this width, or of an address. */
 static struct slot seen(struct slot value, word bits) {
     if (bits == 0)
         return some_address;
@@ -293,7 +293,7 @@ static void *map(word address, word size, int protection, int flags) {
     return mapped;
 }
 
-/* What the surroundings hold before an invocation. Half of the words point into the lower half, the others are small or
+/* The contents of the surroundings before an invocation. Half of the words point into the lower half, the others are small or
  * arbitrary; memory that functions receive a pointer to holds mostly pointers. The lower half of the address of the
  * surroundings is zero, so that half a pointer is a small offset as well. Where code from WebAssembly finds the lower end
  * of its stack, there is enough of it. */

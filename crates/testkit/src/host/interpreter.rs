@@ -1,10 +1,12 @@
-//! A third implementation: the same programs, one instruction at a time, by Cranelift's interpreter.
+//! A third implementation: the same programs, one instruction at a time, by Cranelift's
+//! interpreter.
 //!
-//! The interpreter computes what an instruction does with values; memory, calls, imports and exceptions are done
-//! here, since its own state has only stacks. Thunks and aliases are followed. An instruction that it does not
-//! support (some vector instructions, some conversions) ends an invocation without an outcome. Its stack is not
-//! that of a machine, and its addresses are not those of one: only [`Outcome`]s of programs that keep to the
-//! conventions can be compared with those of a machine.
+//! The interpreter computes what an instruction does with values; memory, calls, imports and
+//! exceptions are done here, since its own state has only stacks. Thunks and aliases are followed.
+//! An instruction that it does not support (some vector instructions, some conversions) ends an
+//! invocation without an outcome. Its stack is not that of a machine, and its addresses are not
+//! those of one: only [`Outcome`]s of programs that keep to the conventions can be compared with
+//! those of a machine.
 
 use super::{MAX_TRACE, STACK_BYTES};
 use crate::differential::{
@@ -299,7 +301,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What the interpreter executes itself.
+    /// Executes the operations of the interpreter itself.
     fn compute(&mut self, func: &'a Function, inst: Inst) -> Next {
         match step(self, DfgInstructionContext::new(inst, &func.dfg)) {
             Ok(ControlFlow::Assign(values)) => {
@@ -472,7 +474,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The bytes at an address, at least so many.
+    /// The bytes at an address, at least `len`.
     fn place(&self, address: &Address, len: usize) -> Option<(Place, usize)> {
         let (place, offset, size) = match address.region {
             AddressRegion::Stack => {

@@ -1,12 +1,13 @@
-//! The host: compiles a [`Program`] for a machine, calls its functions in a process of their own, and keeps running
-//! whatever they do.
+//! The host: compiles a [`Program`] for a machine, calls its functions in a process of their own,
+//! and keeps running whatever they do.
 //!
 //! * `code` compiles, lays out and links a program, and keeps what Cranelift says of it: where an
 //!   instruction may trap and with which code, which handlers a call site has, where a function
 //!   saves registers.
 //! * `stubs` makes, in CLIF, the imports of the unit and the functions that call into it.
-//! * `batch` gives programs to the driver (`driver.c`), which turns a trap into an outcome, and an exception into a
-//!   jump to its handler: on this machine, x86-64 with Linux, or for aarch64 under an emulator.
+//! * `batch` gives programs to the driver (`driver.c`), which turns a trap into an outcome, and an
+//!   exception into a jump to its handler: on this machine, x86-64 with Linux, or for aarch64 under
+//!   an emulator.
 //! * `interpreter` is for the functions that Cranelift's interpreter can run.
 
 mod batch;
@@ -59,7 +60,8 @@ pub fn run_at(level: Level, program: &Program, invocations: &[Invocation]) -> Ve
     batch.run().remove(0)
 }
 
-/// The size of the stack of an invocation: a frame of 128 KiB for each of 2,000 calls. `driver.c` has it, too.
+/// The size of the stack of an invocation: a frame of 128 KiB for each of 2,000 calls. `driver.c`
+/// has it, too.
 const STACK_BYTES: usize = 256 << 20;
 
 /// Calls of imports that are written down, at most. `driver.c` has it, too.

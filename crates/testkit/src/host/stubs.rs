@@ -1,7 +1,7 @@
 //! Functions that call into a unit, and its imports: made in CLIF from signatures.
 //!
-//! Values go through slots of sixteen bytes. Neither decides anything: a stub passes its arguments to a function
-//! of the host, which writes the trace and decides how the call ends.
+//! Values go through slots of sixteen bytes. Neither decides anything: a stub passes its arguments
+//! to a function of the host, which writes the trace and decides how the call ends.
 
 use crate::support::parse_one;
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
@@ -12,8 +12,9 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_mergefunc::cranelift_codegen;
 
-/// `(inner trampoline, function, slots, context)`: writes into the context where a trap continues, and calls the
-/// inner trampoline. A callee of the `tail` convention need not restore any register when an exception leaves it.
+/// `(inner trampoline, function, slots, context)`: writes into the context where a trap continues,
+/// and calls the inner trampoline. A callee of the `tail` convention need not restore any register
+/// when an exception leaves it.
 pub fn outer_trampoline() -> Function {
     parse_one(
         "function u0:0(i64, i64, i64, i64) system_v {
@@ -62,8 +63,8 @@ pub fn inner_trampoline(signature: &Signature) -> Function {
     func
 }
 
-/// An import with this signature, which calls the function of the driver whose address is at `function`, with the address
-/// of its data and of its slots.
+/// An import with this signature, which calls the function of the driver whose address is at
+/// `function`, with the address of its data and of its slots.
 pub fn import(signature: &Signature, function: u64, about: u64) -> Function {
     let mut func = Function::with_name_signature(UserFuncName::default(), signature.clone());
     let mut host = Signature::new(CallConv::SystemV);

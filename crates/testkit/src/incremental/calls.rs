@@ -4,8 +4,8 @@ use super::contract::Contract;
 use super::program::{AREA, Call, Program, Statement};
 use arbitrary::{Result, Unstructured};
 
-/// Removes comparisons of insignificant addresses, puts definitions into an order, and chooses when the program is
-/// made ready to run.
+/// Removes comparisons of insignificant addresses, puts definitions into an order, and chooses when
+/// the program is made ready to run.
 pub fn order(program: &mut Program, u: &mut Unstructured<'_>) -> Result<()> {
     forget_comparisons(program);
     let mixed = u.arbitrary()?;
@@ -35,7 +35,8 @@ fn forget_comparisons(program: &mut Program) {
     }
 }
 
-/// A call from outside that keeps the contract, and keeps no condition that the contract does not require.
+/// A call from outside that keeps the contract, and keeps no condition that the contract does not
+/// require.
 pub fn call(
     program: &Program,
     function: usize,

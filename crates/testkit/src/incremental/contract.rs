@@ -1,13 +1,15 @@
-//! What must hold where a function is called, so that all facts in it, and in what it calls, are true.
+//! The facts that must hold where a function is called, so that all facts in it, and in its
+//! callees, are true.
 //!
-//! Merging keeps facts only if they hold for every function that a body is used for. A program can show this only
-//! if its facts are true, and if functions without facts are called where those of their copies would be false. A
-//! [`Contract`] says what is true of the pointers of a function; [`settle`] computes all contracts, and changes
-//! calls that cannot keep the contract of their callee.
+//! Merging keeps facts only if they hold for every function that a body is used for. A program can
+//! show this only if its facts are true, and if functions without facts are called where those of
+//! their copies would be false. A [`Contract`] says what is true of the pointers of a function;
+//! [`settle`] computes all contracts, and changes calls that cannot keep the contract of their
+//! callee.
 
 use super::program::{Argument, End, Function, Passes, Pointer, Program, Statement};
 
-/// What holds wherever a function is called. The bits only ever grow.
+/// The facts that hold wherever a function is called. The bits only ever grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contract {
     /// The two pointers never reach the same byte.
@@ -23,7 +25,7 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// What the accesses of a function itself need.
+    /// The needs of the accesses of a function itself.
     fn of(function: &Function) -> Contract {
         let facts = &function.facts;
         let mut contract = Contract::default();
@@ -69,8 +71,8 @@ impl Contract {
         contract
     }
 
-    /// What this contract, of a callee, requires of the caller that passes these pointers. `None` if the caller
-    /// cannot ensure it.
+    /// The requirements of this contract, of a callee, on the caller that passes these pointers.
+    /// `None` if the caller cannot ensure it.
     fn through(&self, pointers: [Pointer; 2]) -> Option<Contract> {
         let mut needed = Contract::default();
         for (at, pointer) in pointers.into_iter().enumerate() {
@@ -123,8 +125,8 @@ impl Contract {
 
 /// The contracts of all functions, by number.
 ///
-/// A fact of a function that its own accesses make false is dropped. A call whose callee requires what the caller
-/// cannot ensure passes other pointers, and a tail call is dropped.
+/// A fact of a function that its own accesses make false is dropped. A call whose callee requires
+/// what the caller cannot ensure passes other pointers, and a tail call is dropped.
 pub fn settle(program: &mut Program) -> Vec<Contract> {
     for function in &mut program.functions {
         let Contract { written, .. } = Contract::of(function);
@@ -140,7 +142,8 @@ pub fn settle(program: &mut Program) -> Vec<Contract> {
     }
 }
 
-/// The contracts, or a function that cannot keep them and the contracts that its calls must allow for.
+/// The contracts, or a function that cannot keep them and the contracts that its calls must allow
+/// for.
 fn contracts(program: &Program) -> Result<Vec<Contract>, (usize, Vec<Contract>)> {
     let mut contracts: Vec<Contract> = program.functions.iter().map(Contract::of).collect();
     loop {
@@ -162,7 +165,8 @@ fn contracts(program: &Program) -> Result<Vec<Contract>, (usize, Vec<Contract>)>
     }
 }
 
-/// Makes all calls of a function pass pointers that allow for everything that the callees may require.
+/// Makes all calls of a function pass pointers that allow for everything that the callees may
+/// require.
 fn repair(program: &mut Program, function: usize, contracts: &[Contract]) {
     let callees: Vec<usize> =
         program.calls_of(function).into_iter().map(|(callee, _)| callee).collect();

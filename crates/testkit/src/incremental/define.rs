@@ -195,7 +195,7 @@ pub fn functions(program: &Program) -> Vec<ir::Function> {
 pub struct Definer<'a, M> {
     /// The module.
     pub module: M,
-    /// What is declared by now.
+    /// The declarations so far.
     pub ids: Ids,
     pub program: &'a Program,
     bodies: &'a [ir::Function],
@@ -218,7 +218,8 @@ impl<'a, M: Module> Definer<'a, M> {
         Definer { module, ids, program, bodies, prefix, aligns: false, unit: None }
     }
 
-    /// The same for a module that can be asked for alignments only through the code of a function.
+    /// Definitions for a module that can be asked for alignments only through the code of a
+    /// function.
     pub fn plain(
         module: M,
         program: &'a Program,
@@ -228,7 +229,7 @@ impl<'a, M: Module> Definer<'a, M> {
         Definer { aligns: true, ..Definer::new(module, program, bodies, prefix) }
     }
 
-    /// The same for a module in which only one flush is defined.
+    /// Definitions for a module in which only one flush is defined.
     pub fn of_unit(self, unit: usize) -> Self {
         Definer { unit: Some(unit), ..self }
     }
@@ -265,7 +266,8 @@ impl<'a, M: Module> Definer<'a, M> {
         if known { Ok(()) } else { self.declare(part, linkage) }
     }
 
-    /// Makes the calls of a flush, up to the flush itself. `say` is called for every part before it is defined.
+    /// Makes the calls of a flush, up to the flush itself. `say` is called for every part before it
+    /// is defined.
     ///
     /// # Errors
     ///

@@ -1,7 +1,9 @@
-//! Copies of a function that differ from it in few statements, so that one body that branches where they differ pays.
+//! Copies of a function that differ from it in few statements, so that one body that branches where
+//! they differ pays.
 //!
-//! Statements are inserted, removed, exchanged or changed, none of which has control flow, calls or stack slots of its
-//! own: copies keep the control-flow graph. Contracts are settled afterwards, when the program is complete.
+//! Statements are inserted, removed, exchanged or changed, none of which has control flow, calls or
+//! stack slots of its own: copies keep the control-flow graph. Contracts are settled afterwards,
+//! when the program is complete.
 
 use super::program::{Argument, Extra, Function, Operation, Pointer, Statement};
 use crate::support::Rng;

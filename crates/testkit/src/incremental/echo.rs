@@ -6,8 +6,9 @@ use crate::modules::Item;
 use arbitrary::{Result, Unstructured};
 
 impl Drawn {
-    /// Defines much of what one flush defines a second time in a later flush, where it refers to the copies there.
-    /// A front end does that when it makes the same instances again and has more or fewer facts about them.
+    /// Defines much of what one flush defines a second time in a later flush, where it refers to
+    /// the copies there. A front end does that when it makes the same instances again and has more
+    /// or fewer facts about them.
     ///
     /// Returns the functions of which there is a copy, with the copy.
     pub(super) fn echo(&mut self, u: &mut Unstructured<'_>) -> Result<Vec<(usize, usize)>> {

@@ -1,11 +1,11 @@
 //! Draws programs.
 //!
-//! Uniformly random functions are never equal. So a program is drawn from *families*: a function, and
-//! copies of it that differ in some constants, references, and facts, by one of a few policies, defined
-//! in one flush or another. Functions of later families call those of earlier ones, copy by copy, and so are
-//! copies that become equal, or similar, once their callees are merged. Copies of some families differ in few statements
-//! as well (`differing`). Nothing here knows what will merge: the
-//! policies only ensure that much does.
+//! Uniformly random functions are never equal. So a program is drawn from *families*: a function,
+//! and copies of it that differ in some constants, references, and facts, by one of a few policies,
+//! defined in one flush or another. Functions of later families call those of earlier ones, copy by
+//! copy, and so are copies that become equal, or similar, once their callees are merged. Copies of
+//! some families differ in few statements as well (`differing`). Nothing here knows what will
+//! merge: the policies only ensure that much does.
 
 use super::calls::{call, order};
 use super::contract::settle;
@@ -34,7 +34,7 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
         options.similar = Similar { policy: Policy::Size, ..Similar::default() };
     }
     if drawn.style.data {
-        drawn.program.options.data = Addresses::Insignificant;
+        drawn.program.options.data_addresses = Addresses::Insignificant;
         drawn.data_family(u)?;
     }
     for _ in 0..*u.choose(&[1, 1, 2, 2, 3, 4])? {
@@ -57,8 +57,8 @@ pub fn program(u: &mut Unstructured<'_>) -> Result<Program> {
     drawn.finish(u)
 }
 
-/// Draws a program of two units or more, with families of functions that call each other. Its flushes are units only after
-/// [`apart`](super::apart): a flush refers to any other one.
+/// Draws a program of two units or more, with families of functions that call each other. Its
+/// flushes are units only after [`apart`](super::apart): a flush refers to any other one.
 ///
 /// # Errors
 ///
@@ -76,7 +76,7 @@ pub fn program_of_units(u: &mut Unstructured<'_>) -> Result<Program> {
     };
     let mut options = options(u)?;
     options.similar.policy = *u.choose(&[Policy::Balanced, Policy::Size])?;
-    options.functions =
+    options.function_addresses =
         *u.choose(&[Addresses::Insignificant, Addresses::Insignificant, Addresses::Significant])?;
     let mut drawn = Drawn::new(style, options, u)?;
     if u.ratio(1, 4)? {
@@ -95,7 +95,8 @@ pub fn program_of_units(u: &mut Unstructured<'_>) -> Result<Program> {
     drawn.finish(u)
 }
 
-/// Whether a program in C can define something that replaces the part. C has no functions for tail calls.
+/// Whether a program in C can define something that replaces the part. C has no functions for tail
+/// calls.
 fn can_be_interposed(program: &Program, part: Part) -> bool {
     let is_tail = |function: usize| program.functions[function].shape.tail;
     matches!(program.linkage(part), Linkage::Export | Linkage::Preemptible)
@@ -108,7 +109,7 @@ fn can_be_interposed(program: &Program, part: Part) -> bool {
         }
 }
 
-/// What is the same for all parts of a program.
+/// The common style of all parts of a program.
 pub(super) struct Style {
     pub(super) flushes: usize,
     /// Whether attributes are drawn. Mostly, functions are what front ends make.
@@ -119,8 +120,8 @@ pub(super) struct Style {
     bytes: bool,
     /// Whether the program is mostly about equal data objects that other images see.
     pub(super) data: bool,
-    /// Whether it is mostly about functions that early flushes eliminate: large local ones, of which nothing is known that
-    /// keeps them, and to which later flushes refer.
+    /// Whether it is mostly about functions that early flushes eliminate: large local ones, of
+    /// which nothing is known that keeps them, and to which later flushes refer.
     pub(super) eliminates: bool,
     linkage: Linkages,
     facts: FactsAcrossUnits,
@@ -198,12 +199,12 @@ fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
             integer_registers_only: false,
         },
     };
-    // What was drawn here is gone. Seeds that found something still draw the same programs.
+    // A draw that was here is gone. Seeds that found something still draw the same programs.
     u.int_in_range(0..=3)?;
     let options = ModuleOptions {
-        take: u.ratio(1, 4)?,
-        functions: *u.choose(&Addresses::ALL)?,
-        data: *u.choose(&Addresses::ALL)?,
+        take_ir: u.ratio(1, 4)?,
+        function_addresses: *u.choose(&Addresses::ALL)?,
+        data_addresses: *u.choose(&Addresses::ALL)?,
         aliases: !u.ratio(1, 4)?,
         remember: u.arbitrary()?,
         similar,
@@ -317,7 +318,8 @@ impl Drawn {
     }
 
     pub(super) fn attributes(&self, data: bool, u: &mut Unstructured<'_>) -> Result<Attributes> {
-        let ModuleOptions { functions, data: objects, .. } = &self.program.options;
+        let ModuleOptions { function_addresses: functions, data_addresses: objects, .. } =
+            &self.program.options;
         let addresses = if data { *objects } else { *functions };
         let mut attributes = Attributes { addresses, ..Attributes::default() };
         if self.style.attributes {
@@ -442,7 +444,8 @@ impl Drawn {
         let strong = self.facts(u)?;
         let start = self.program.functions.len();
         let flushes = self.flushes(copies, &choices, u)?;
-        // A copy of a copy, with other facts at most: later flushes merge those with the same facts into earlier ones.
+        // A copy of a copy, with other facts at most: later flushes merge those with the same facts
+        // into earlier ones.
         let mut same_as: Vec<Option<usize>> = vec![None; copies];
         for (copy, same) in same_as.iter_mut().enumerate().skip(1) {
             if u.ratio(1, 3)? {

@@ -12,7 +12,7 @@ use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 ///
 /// # Errors
 ///
-/// What differs.
+/// The difference.
 ///
 /// # Panics
 ///
@@ -34,11 +34,12 @@ pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Findi
     result
 }
 
-/// Runs the plain program with optimised code and without. Facts that are not true would show as a difference.
+/// Runs the plain program with optimised code and without. Facts that are not true would show as a
+/// difference.
 ///
 /// # Errors
 ///
-/// What differs, which is an error of the generator.
+/// The difference, which is an error of the generator.
 ///
 /// # Panics
 ///
@@ -78,11 +79,12 @@ pub trait Merged {
     fn place(&self, part: Part) -> Option<*const u8>;
 }
 
-/// Defines the program flush by flush in both modules, runs both whenever they are ready, and compares.
+/// Defines the program flush by flush in both modules, runs both whenever they are ready, and
+/// compares.
 ///
 /// # Errors
 ///
-/// What differs.
+/// The difference.
 ///
 /// # Panics
 ///

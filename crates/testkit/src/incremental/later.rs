@@ -1,8 +1,8 @@
-//! Refers to functions of earlier flushes once more, in a later flush: what was eliminated by then is called, pointed to
-//! and compared.
+//! Refers to functions of earlier flushes once more, in a later flush: what was eliminated by then
+//! is called, pointed to and compared.
 //!
-//! The functions are equal or similar, and were defined in one flush or in several. They are referred to in the same
-//! way, so their callers are equal where they are.
+//! The functions are equal or similar, and were defined in one flush or in several. They are
+//! referred to in the same way, so their callers are equal where they are.
 
 use super::generate::Drawn;
 use super::program::{
@@ -22,8 +22,8 @@ enum Reference {
 }
 
 impl Drawn {
-    /// Defines, in a later flush, a caller of each of some functions of one family, or of these pairs: a function and
-    /// its copy in another flush.
+    /// Defines, in a later flush, a caller of each of some functions of one family, or of these
+    /// pairs: a function and its copy in another flush.
     pub(super) fn call_later(
         &mut self,
         pairs: &[(usize, usize)],

@@ -1,9 +1,11 @@
-//! The library without `Module`: each flush is a unit, planned after those before it, and carried out as by an
-//! embedder with a table of names. The code that it emits is put into a JIT under names of its own.
+//! The library without `Module`: each flush is a unit, planned after those before it, and carried
+//! out as by an embedder with a table of names. The code that it emits is put into a JIT under
+//! names of its own.
 //!
-//! The embedder knows the later units, and sets attributes accordingly: a function whose address another unit
-//! takes has `address_taken`, and one that an earlier unit names has `externally_called`. Everything else a later
-//! unit must handle without such attributes: every symbol that it can still refer to must be defined.
+//! The embedder knows the later units, and sets attributes accordingly: a function whose address
+//! another unit takes has `address_taken`, and one that an earlier unit names has
+//! `externally_called`. Everything else a later unit must handle without such attributes: every
+//! symbol that it can still refer to must be defined.
 
 use super::define::{
     DATA, Definer, FUNCTION, data_attributes, define_aligned, function_attributes, functions,
@@ -36,11 +38,12 @@ use cranelift_module::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// Plans and emits the program unit by unit, runs it and the plain one whenever they are ready, and compares.
+/// Plans and emits the program unit by unit, runs it and the plain one whenever they are ready, and
+/// compares.
 ///
 /// # Errors
 ///
-/// What differs.
+/// The difference.
 ///
 /// # Panics
 ///
@@ -49,12 +52,12 @@ pub fn check(program: &Program, statistics: &mut Statistics) -> Result<(), Findi
     check_by(program, None, statistics)
 }
 
-/// The same for functions that arrive one at a time, in the order of the flushes, and whose IR is not kept, or only so
-/// much of it: all are emitted after the last flush.
+/// Checks functions that arrive one at a time, in the order of the flushes. Their IR is not kept,
+/// or only up to a bound: all are emitted after the last flush.
 ///
 /// # Errors
 ///
-/// What differs.
+/// The difference.
 ///
 /// # Panics
 ///
@@ -100,8 +103,8 @@ struct Embedder<'a> {
     program: &'a Program,
     bodies: &'a [Function],
     emitted: MergeCache,
-    /// What the symbols of functions and data objects are defined as. The symbol of a redirected function is not
-    /// defined if it means more than the function that replaced it.
+    /// The definitions of the symbols of functions and data objects. The symbol of a redirected
+    /// function is not defined if it means more than the function that replaced it.
     functions: Names<FuncId>,
     data: Names<DataId>,
     /// The symbols that have code or data of their own.
@@ -183,8 +186,8 @@ impl Merged for Embedder<'_> {
             target: Target::of(&**self.isa),
             aliases: program.options.aliases,
             similar: program.options.similar,
-            // Without colocated calls, compiled code does not depend on the option, and functions that differ in
-            // unused entities merge, too.
+            // Without colocated calls, compiled code does not depend on the option, and functions
+            // that differ in unused entities merge, too.
             compare: Compare { every_function: !program.colocated, ..Compare::default() },
             ..Options::default()
         };
@@ -291,7 +294,8 @@ impl Embedder<'_> {
         let (emitted, Streamed { plan, code_of, held, streaming: _ }) =
             Emitted::streamed(&unit, streaming);
         self.units.extend(0..program.flushes.len());
-        // What was compiled at once has the alignment of the function that it was compiled for.
+        // Code that was compiled at once has the alignment of the function for which it was
+        // compiled.
         let compiled = code_of.iter().zip(&functions).filter(|(code, _)| !held[code.index()]);
         let aligned = compiled
             .map(|(code, member)| (member.symbol(), functions[code.index()].attributes.alignment));
@@ -312,7 +316,8 @@ impl Embedder<'_> {
         self.count(unit, plan);
         // Wrappers are for callers from outside that know no extra arguments. Here there are none.
         emitted.functions.retain(|(symbol, _)| symbol.namespace != WRAPPERS);
-        // Names first: definitions that replace another one, and only then the functions that refer to them.
+        // Names first: definitions that replace another one, and only then the functions that refer
+        // to them.
         for (symbol, definition) in &emitted.functions {
             match definition {
                 Definition::Body(func) => _ = self.function(symbol, &func.signature),

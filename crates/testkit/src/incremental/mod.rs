@@ -1,17 +1,18 @@
 //! Random programs that are defined flush by flush, merged and unmerged, and run.
 //!
-//! A program is defined in one to five flushes, in any order, in a module that merges and in one that does not; or
-//! unit by unit, with the library alone. Then both are called from outside with the same arguments and memory, and
-//! must return the same and leave the same in memory. This is the oracle for what no single plan shows: the
-//! information that one flush uses of earlier ones.
+//! A program is defined in one to five flushes, in any order, in a module that merges and in one
+//! that does not; or unit by unit, with the library alone. Then both are called from outside with
+//! the same arguments and memory, and must return equal results and leave equal memory. This is the
+//! oracle for what no single plan shows: the information that one flush uses of earlier ones.
 //!
 //! * `program` is what a program consists of;
 //! * `generate` draws one: families of functions that are nearly the same, spread over flushes,
-//!   with `statements`, `differing`, `rows`, `echo`, `later` and `calls`; the functions themselves are drawn and built by
-//!   [`generate`](crate::generate);
+//!   with `statements`, `differing`, `rows`, `echo`, `later` and `calls`; the functions themselves
+//!   are drawn and built by [`generate`](crate::generate);
 //! * `contract` ensures that every fact is true wherever it is stated, so that the program without
 //!   merging is right by definition;
-//! * `define` makes the calls of `Module`; `jit`, `object` and `library` are paths by which programs run;
+//! * `define` makes the calls of `Module`; `jit`, `object` and `library` are paths by which
+//!   programs run;
 //! * `units` makes an object of each flush;
 //! * `reduce` makes a program smaller that shows something; `statistics` counts what occurred.
 
@@ -57,7 +58,8 @@ fn check_alignment(program: &Program, part: Part, place: *const u8) -> Result<()
     }
 }
 
-/// The settings of an ISA by which code is optimised or not. Its frames have frame pointers, as tail calls need.
+/// The settings of an ISA by which code is optimised or not. Its frames have frame pointers, as
+/// tail calls need.
 fn settings(speed: bool) -> [(&'static str, &'static str); 2] {
     [("preserve_frame_pointers", "true"), ("opt_level", isa::opt_level(speed))]
 }
@@ -88,8 +90,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Draws a program, and panics if merging it changes what it does: in a JIT, or by the library alone, unit by unit or
-/// with functions that arrive one at a time.
+/// Draws a program, and panics if merging it changes what it does: in a JIT, or by the library
+/// alone, unit by unit or with functions that arrive one at a time.
 ///
 /// # Errors
 ///

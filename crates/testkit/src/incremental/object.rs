@@ -1,11 +1,13 @@
-//! Two object files, a plain one and a merged one, and a program in C that calls the functions in them.
+//! Two object files, a plain one and a merged one, and a program in C that calls the functions in
+//! them.
 //!
-//! The caller links and runs them and compares what they print. In a shared library, the program in C interposes
-//! some functions and data objects. Then the result of a function that reaches one of those is only compared if
-//! the interposed symbol is preemptible: references to other visible symbols may reach either definition.
+//! The caller links and runs them and compares what they print. In a shared library, the program in
+//! C interposes some functions and data objects. Then the result of a function that reaches one of
+//! those is only compared if the interposed symbol is preemptible: references to other visible
+//! symbols may reach either definition.
 
 use super::define::{Definer, functions, name, say};
-use super::program::{AREA, Call, Data, MOST_EXTRAS, Part, Program};
+use super::program::{AREA, Call, Data, MAX_EXTRAS, Part, Program};
 use super::statistics::Statistics;
 use super::{Finding, settings};
 use crate::jit::BUFFER;
@@ -15,7 +17,7 @@ use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::Linkage;
 use std::fmt::Write;
 
-/// What an object becomes a part of.
+/// The kind of file that an object becomes a part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Image {
     /// The program itself.
@@ -136,8 +138,8 @@ int main(void) {
 }
 "#;
 
-/// The functions and data objects that the program in C interposes. With an unknown wrapped module, a merged
-/// function may name one that can be interposed, as [`BackEnd::Any`] says.
+/// The functions and data objects that the program in C interposes. With an unknown wrapped module,
+/// a merged function may name one that can be interposed, as [`BackEnd::Any`] says.
 fn interposed(program: &Program, image: Image) -> impl Iterator<Item = Part> {
     let is_interposed = move |part: &Part| match part {
         Part::Function(_) => {
@@ -155,7 +157,7 @@ fn interposer(program: &Program, prefix: &str, part: Part) -> String {
     match part {
         Part::Function(function) => {
             let params: Vec<String> =
-                (0..4 + MOST_EXTRAS).map(|param| format!("number p{param}")).collect();
+                (0..4 + MAX_EXTRAS).map(|param| format!("number p{param}")).collect();
             let (params, result) = (params.join(", "), 1_000_000 + function);
             format!("number {name}({params}) {{ return {result} + p0; }}\n")
         }
@@ -176,9 +178,10 @@ fn interposer(program: &Program, prefix: &str, part: Part) -> String {
     }
 }
 
-/// A program in C that makes the calls of these programs, each with its prefix. It prints a line for each:
-/// the numbers of the program and the call, what it returned, a hash of its memory, and by how much the function
-/// misses its alignment. A program that does not end is stopped, and has no further lines.
+/// A program in C that makes the calls of these programs, each with its prefix. It prints a line
+/// for each: the numbers of the program and the call, what it returned, a hash of its memory, and
+/// by how much the function misses its alignment. A program that does not end is stopped, and has
+/// no further lines.
 pub fn main_of(programs: &[(&str, &Program)], image: Image) -> String {
     let items = AREA / 8;
     let mut text = format!("#define BUFFER {BUFFER}\n#define ITEMS {items}\n{BEGINNING}");
@@ -199,7 +202,7 @@ pub fn main_of(programs: &[(&str, &Program)], image: Image) -> String {
             let mut numbers = call.numbers.to_vec();
             numbers.extend(call.pointers.map(|pointer| pointer.unwrap_or(-1)));
             numbers.extend(&call.extras);
-            numbers.resize(4 + MOST_EXTRAS, 0);
+            numbers.resize(4 + MAX_EXTRAS, 0);
             let numbers: Vec<String> = numbers.iter().map(|number| format!("{number}L")).collect();
             let part = Part::Function(call.function);
             let (name, alignment) = (name(prefix, part), program.alignment(part));
@@ -213,8 +216,9 @@ pub fn main_of(programs: &[(&str, &Program)], image: Image) -> String {
     text
 }
 
-/// Whether each of the calls that a program in C can make may give one result or another: it reaches a symbol that
-/// is interposed and not preemptible, or memory that such a call can have written to before.
+/// Whether each of the calls that a program in C can make may give one result or another: it
+/// reaches a symbol that is interposed and not preemptible, or memory that such a call can have
+/// written to before.
 fn undecided(program: &Program, image: Image) -> Vec<bool> {
     let open: Vec<Part> = interposed(program, image)
         .filter(|part| program.linkage(*part) != Linkage::Preemptible)
@@ -235,8 +239,8 @@ fn undecided(program: &Program, image: Image) -> Vec<bool> {
     calls(program, image).map(is_open).collect()
 }
 
-/// Compares what two runs of [`main_of`] printed, with the plain objects and with the merged ones: what
-/// differs in which program.
+/// Compares what two runs of [`main_of`] printed, with the plain objects and with the merged ones:
+/// what differs in which program.
 ///
 /// # Panics
 ///

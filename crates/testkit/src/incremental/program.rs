@@ -1,4 +1,4 @@
-//! What a random program is: functions and data objects, when they are defined, and how they are
+//! A random program: functions and data objects, when they are defined, and how they are
 //! called. Plain data, so that it can be drawn, made smaller, and printed.
 
 pub use crate::generate::statement::*;
@@ -8,14 +8,15 @@ use cranelift_mergefunc::{Addresses, Attributes};
 use cranelift_mergefunc_module::ModuleOptions;
 use cranelift_module::Linkage;
 
-/// The buffer that a function called from outside gets has two areas, and one that is never written to.
+/// The buffer that a function called from outside gets has two areas, and one that is never written
+/// to.
 const _: () = assert!(BUFFER == 3 * AREA as usize);
 /// How many numbers a function takes at most behind its pointers.
-pub const MOST_EXTRAS: usize = ARGUMENTS - 4;
+pub const MAX_EXTRAS: usize = ARGUMENTS - 4;
 /// Functions and data objects that are defined flush by flush.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What they are merged with. The back end is that of the path by which the program is run.
+    /// The options of merging. The back end is that of the path by which the program is run.
     pub options: ModuleOptions,
     /// Whether code is optimised. Facts matter only then.
     pub speed: bool,
@@ -31,7 +32,8 @@ pub struct Program {
     pub calls: Vec<Call>,
     /// Functions and data objects that another image interposes, in a shared library.
     pub interposed: Vec<Part>,
-    /// Whether merging knows nothing of the module that it wraps: see [`BackEnd::Any`](cranelift_mergefunc_module::BackEnd::Any).
+    /// Whether merging knows nothing of the module that it wraps: see
+    /// [`BackEnd::Any`](cranelift_mergefunc_module::BackEnd::Any).
     pub any_back_end: bool,
     /// Whether the last flush is that of the end of the module, after which nothing comes.
     pub finishes: bool,
@@ -39,7 +41,7 @@ pub struct Program {
     pub later: usize,
 }
 
-/// What is defined in one flush.
+/// The definitions of one flush.
 #[derive(Clone, Debug, Default)]
 pub struct Flush {
     /// Declared once more before anything is defined.
@@ -66,9 +68,9 @@ pub struct Function {
     pub family: usize,
     /// How it is called.
     pub shape: Shape,
-    /// What it does, one after the other, with a number that each statement changes.
+    /// The statements, one after the other, with a number that each of them changes.
     pub statements: Vec<Statement>,
-    /// What it does in the end.
+    /// The end.
     pub end: End,
     /// The facts of its accesses.
     pub facts: Facts,
@@ -87,13 +89,14 @@ pub struct Function {
 pub struct Data {
     /// Data objects of one family have pointers and numbers at the same places.
     pub family: usize,
-    /// What it holds.
+    /// Its items.
     pub items: Vec<Item>,
     /// Whether it can be written.
     pub writable: bool,
     /// How it is declared.
     pub linkage: Linkage,
-    /// The attributes that merging gets of it, as far as data objects have them, but for the linkage.
+    /// The attributes that merging gets of it, as far as data objects have them, but for the
+    /// linkage.
     pub attributes: Attributes,
 }
 
@@ -104,7 +107,7 @@ pub struct Call {
     pub function: usize,
     /// The first two arguments.
     pub numbers: [i64; 2],
-    /// For `a` and `b`: so many bytes into the buffer, or null.
+    /// For `a` and `b`: an offset in bytes into the buffer, or null.
     pub pointers: [Option<i64>; 2],
     /// The others.
     pub extras: Vec<i64>,
@@ -125,12 +128,12 @@ impl Call {
 }
 
 impl Function {
-    /// What may be another one in a copy, always in the same order.
+    /// The parts that may differ in a copy, always in the same order.
     pub fn holes(&mut self) -> Vec<Hole<'_>> {
         holes(&mut self.statements, &mut self.end)
     }
 
-    /// What it does, but for what may be another one in a copy.
+    /// The statements, but for the parts that may differ in a copy.
     pub fn outline(&self) -> String {
         let mut copy = self.clone();
         for hole in copy.holes() {
@@ -161,7 +164,7 @@ impl Function {
         parts
     }
 
-    /// What is passed by its calls.
+    /// The arguments of its calls.
     fn passes(&self) -> impl Iterator<Item = &Passes> {
         let calls = self.statements.iter().filter_map(|statement| match statement {
             Statement::Call { passes, .. } => Some(passes),

@@ -6,14 +6,15 @@ use cranelift_mergefunc::{Attributes, Similar};
 use cranelift_mergefunc_module::ModuleOptions;
 use std::collections::BTreeMap;
 
-/// A way to make a program smaller: that of a number. The outer `None` says that there is none of that
-/// number and none behind it, the inner one that this one changes nothing.
+/// A way to make a program smaller: that of a number. The outer `None` says that there is none of
+/// that number and none behind it, the inner one that this one changes nothing.
 type Step = fn(&Program, usize) -> Option<Option<Program>>;
 
-/// The smallest program that was found by removing one part after the other, such that `shows` still holds. It
-/// must hold of `program`, and is called `tries` times at most.
+/// The smallest program that was found by removing one part after the other, such that `shows`
+/// still holds. It must hold of `program`, and is called `tries` times at most.
 ///
-/// Every program that it is called with keeps its contracts: removing parts can only make them weaker.
+/// Every program that it is called with keeps its contracts: removing parts can only make them
+/// weaker.
 pub fn reduce(program: &Program, tries: usize, shows: &mut dyn FnMut(&Program) -> bool) -> Program {
     let mut smallest = program.clone();
     let mut left = tries;
@@ -60,8 +61,8 @@ fn calls(program: &Program, at: usize) -> Option<Option<Program>> {
     Some(Some(smaller).filter(|_| count > 1))
 }
 
-/// Removes functions that no other function calls: all that are not needed for a call, and then one after the
-/// other.
+/// Removes functions that no other function calls: all that are not needed for a call, and then one
+/// after the other.
 fn functions(program: &Program, at: usize) -> Option<Option<Program>> {
     let mut smaller = program.clone();
     let defined = || program.flushes.iter().flat_map(|flush| &flush.defined);
@@ -152,10 +153,10 @@ fn options(program: &Program, at: usize) -> Option<Option<Program>> {
         0 => smaller.options = defaults,
         1 => smaller.options.similar = Similar::default(),
         2 => smaller.options.similar = Similar::OFF,
-        3 => smaller.options.take = false,
+        3 => smaller.options.take_ir = false,
         4 => smaller.options.aliases = true,
-        5 => smaller.options.functions = defaults.functions,
-        6 => smaller.options.data = defaults.data,
+        5 => smaller.options.function_addresses = defaults.function_addresses,
+        6 => smaller.options.data_addresses = defaults.data_addresses,
         7 => smaller.speed = false,
         8 => smaller.colocated = true,
         9 => smaller.interposed.clear(),
@@ -205,7 +206,8 @@ fn interposed(program: &Program, at: usize) -> Option<Option<Program>> {
     Some(Some(smaller))
 }
 
-/// Simplifies details of all statements: references to data objects have no offsets, calls no stack maps.
+/// Simplifies details of all statements: references to data objects have no offsets, calls no stack
+/// maps.
 fn details(program: &Program, at: usize) -> Option<Option<Program>> {
     let mut smaller = program.clone();
     let mut changed = false;
@@ -235,7 +237,7 @@ fn details(program: &Program, at: usize) -> Option<Option<Program>> {
     Some(Some(smaller).filter(|_| changed))
 }
 
-/// Halves what is the same in all functions of a family.
+/// Halves the parts that all functions of a family share.
 fn mixes(program: &Program, at: usize) -> Option<Option<Program>> {
     let families = program.functions.iter().map(|function| function.family).max()?;
     if at > families {

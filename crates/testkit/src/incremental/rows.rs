@@ -1,7 +1,8 @@
 //! Families of functions of one shape that call each other.
 //!
-//! A sharing map makes functions of one shape share a body that is passed their callees. So here a callee can be a function that
-//! shares the body, one that is equal to such a function and is merged into it, or the function itself.
+//! A sharing map makes functions of one shape share a body that is passed their callees. So here a
+//! callee can be a function that shares the body, one that is equal to such a function and is
+//! merged into it, or the function itself.
 
 use super::generate::{Drawn, STEPS};
 use super::program::{
@@ -11,8 +12,8 @@ use arbitrary::{Result, Unstructured};
 use cranelift_module::Linkage;
 
 impl Drawn {
-    /// Functions that differ in constants and in whom they call: leaves, and each other. Many are equal, as they are written or
-    /// because those are that they call.
+    /// Functions that differ in constants and in whom they call: leaves, and each other. Many are
+    /// equal, as they are written or because those are that they call.
     pub(super) fn rows(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let extras = vec![Extra::I64; *u.choose(&[0, 0, 0, 1, 2, 4])?];
         let shape = Shape { extras, tail: u.ratio(1, 10)?, results: 1 };
@@ -52,7 +53,7 @@ impl Drawn {
             let merged: Vec<usize> = near.iter().copied().filter(is_merged).collect();
             for hole in function.holes() {
                 match (hole, equal) {
-                    // What calls itself is copied as what calls itself.
+                    // A call of the function itself is copied as a call of the copy itself.
                     (Hole::Function(callee), Some(equal)) if *callee == start + equal => {
                         *callee = start + row;
                     }
@@ -84,7 +85,8 @@ impl Drawn {
             self.push(Function { end, ..own }, flush);
         }
         self.families.push((start..start + count).collect());
-        // Code outside reaches them through functions of their own unit that take no address, so that nothing else keeps a symbol.
+        // Code outside reaches them through functions of their own unit that take no address, so
+        // that nothing else keeps a symbol.
         let (mut entries, no_merge) = (Vec::new(), u.ratio(3, 4)?);
         for (row, &(_, flush)) in drawn.iter().enumerate() {
             if u.ratio(1, 4)? {
@@ -136,7 +138,7 @@ impl Drawn {
         number
     }
 
-    /// What all rows do, but for their holes.
+    /// The common statements of all rows, but for their holes.
     fn first_row(&self, shape: &Shape, u: &mut Unstructured<'_>) -> Result<Function> {
         let own = self.one(shape, Vec::new(), u)?;
         let mix = |u: &mut Unstructured<'_>| -> Result<Statement> {

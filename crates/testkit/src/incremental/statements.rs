@@ -3,7 +3,7 @@
 use super::contract::fits;
 use super::generate::{Choice, Drawn};
 use super::program::{
-    Address, Argument, Callee, End, Extra, Facts, Function, MOST_EXTRAS, Operation, Passes, Place,
+    Address, Argument, Callee, End, Extra, Facts, Function, MAX_EXTRAS, Operation, Passes, Place,
     Pointer, Shape, Statement,
 };
 use crate::modules::Item;
@@ -25,7 +25,7 @@ impl Drawn {
         if u.ratio(1, 2)? {
             let one = *u.choose(&Extra::ALL)?;
             let mixed = u.ratio(1, 3)?;
-            for _ in 0..u.int_in_range(0..=MOST_EXTRAS)? {
+            for _ in 0..u.int_in_range(0..=MAX_EXTRAS)? {
                 extras.push(if mixed { *u.choose(&Extra::ALL)? } else { one });
             }
         }

@@ -1,4 +1,4 @@
-//! What occurred in programs that were run.
+//! The events of programs that were run.
 
 use super::define::Ids;
 use super::program::{Address, Callee, End, Part, Program, Statement};
@@ -136,7 +136,8 @@ impl Statistics {
                 }
             }
         }
-        // The statements, but for constants and references, of the functions that each body takes the place of.
+        // The statements, but for constants and references, of the functions that each body takes
+        // the place of.
         let mut outlines: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
         for (function, known) in flush_of.iter().enumerate() {
             let Some((id, flush)) = *known else {

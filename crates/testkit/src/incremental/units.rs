@@ -1,4 +1,5 @@
-//! Programs whose flushes are units: each is compiled to an object of its own, with content addressing.
+//! Programs whose flushes are units: each is compiled to an object of its own, with content
+//! addressing.
 
 use super::define::{Definer, function_attributes, functions, name, say};
 use super::program::{Hole, Part, Program};
@@ -17,8 +18,8 @@ use cranelift_mergefunc_module::{BackEnd, MergingModule, ModuleOptions};
 use cranelift_module::Linkage;
 use std::sync::Arc;
 
-/// The program with units in place of flushes: what one unit refers to in another one is visible to it, and one of
-/// `exported` functions that are called from outside is exported.
+/// The program with units in place of flushes: what one unit refers to in another one is visible to
+/// it, and one of `exported` functions that are called from outside is exported.
 pub fn apart(program: &Program, exported: usize, rng: &mut Rng) -> Program {
     let mut units = program.clone();
     let is_called =
@@ -50,14 +51,16 @@ pub fn apart(program: &Program, exported: usize, rng: &mut Rng) -> Program {
     units.options = ModuleOptions {
         back_end: BackEnd::Object,
         content_addressed: true,
-        // A plan that is refused merges nothing, and the program would do what it did: so it is a panic, or the code shows it.
+        // A plan that is refused merges nothing, and the program would do what it did: so it is a
+        // panic, or the code shows it.
         prove: rng.choose(&[Prove::Debug, Prove::Never]),
         ..units.options
     };
     units
 }
 
-/// The program as it may have been when a map was made: some functions were others, and some were not there.
+/// The program as it may have been when a map was made: some functions were others, and some were
+/// not there.
 pub fn before_changes(program: &Program, rng: &mut Rng) -> Program {
     let mut before = program.clone();
     let often = rng.choose(&[3, 8, 20]);
@@ -104,7 +107,8 @@ fn isa_of(program: &Program, triple: &str) -> cranelift_codegen::isa::OwnedTarge
 }
 
 impl<'a> Units<'a> {
-    /// Compiles a program, whose symbols begin with `prefix`, each unit with the bytes of its map or without.
+    /// Compiles a program, whose symbols begin with `prefix`, each unit with the bytes of its map
+    /// or without.
     ///
     /// # Panics
     ///
@@ -153,7 +157,7 @@ impl<'a> Units<'a> {
     }
 }
 
-/// What other units must know of a unit.
+/// The summary of a unit for other units.
 fn summary(
     program: &Program,
     bodies: &[Function],

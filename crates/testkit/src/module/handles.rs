@@ -10,7 +10,7 @@ pub struct FunctionHandle {
     pub ids: [FuncId; 2],
     /// Whether it returns more than any back end can, so that no body of it compiles.
     pub wide: bool,
-    /// What it is, once it is defined.
+    /// Its shape, once it is defined.
     pub shape: Option<Shape>,
     /// Whether its address is significant.
     pub significant: bool,
@@ -88,7 +88,7 @@ pub fn same<T>(what: &str, bare: ModuleResult<T>, merging: ModuleResult<T>) -> O
     }
 }
 
-/// What kind of error it is, without what differs between two modules that got the same calls.
+/// The kind of an error, without the parts that differ between two modules that got the same calls.
 pub fn kind(error: &ModuleError) -> String {
     // Errors about anonymous functions and objects contain their number.
     let known = |name: &str| if name.starts_with('.') { String::new() } else { name.to_owned() };

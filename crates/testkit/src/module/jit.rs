@@ -1,7 +1,7 @@
 //! Two JITs of the same program: does every function return the same?
 //!
-//! Functions are run whenever the modules are made ready to run, and addresses are compared that the program could
-//! compare.
+//! Functions are run whenever the modules are made ready to run, and addresses are compared that
+//! the program could compare.
 
 use super::{GoesOn, Pair, Threads};
 use crate::isa;
@@ -17,7 +17,8 @@ extern "C" fn outside(argument: i64) -> i64 {
 
 static ZEROS: [u64; 8] = [0; 8];
 
-/// An empty module. Every function that it does not have itself is the same one; every data object is zeros.
+/// An empty module. Every function that it does not have itself is the same one; every data object
+/// is zeros.
 fn module() -> JITModule {
     let isa = isa::native(&[("is_pic", "false"), ("use_colocated_libcalls", "false")]);
     jit::module(isa, |builder| {

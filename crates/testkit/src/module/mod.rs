@@ -1,18 +1,18 @@
 //! Random calls of `Module`, made on a plain module and on one that merges.
 //!
-//! A plain module and a [`MergingModule`] around another one get the same calls: declarations of all
-//! linkages, repeated and widened; definitions by IR and by bytes, of data with pointers, twice, of
-//! imports, refused by the verifier or the compiler; attributes; flushes. Each call must end in the
-//! same way, unless `MergingModule` documents that the error comes later. In the end the objects are compared
-//! symbol by symbol, or every function is called in both JITs.
+//! A plain module and a [`MergingModule`] around another one get the same calls: declarations of
+//! all linkages, repeated and widened; definitions by IR and by bytes, of data with pointers,
+//! twice, of imports, refused by the verifier or the compiler; attributes; flushes. Each call must
+//! end in the same way, unless `MergingModule` documents that the error comes later. In the end the
+//! objects are compared symbol by symbol, or every function is called in both JITs.
 //!
 //! * `handles` are functions and data objects of both modules;
 //! * `shapes` is what functions and data objects are made of;
 //! * `object` compares two object files;
 //! * `jit` runs both modules.
 //!
-//! What functions compute does not matter here; they only have to refer to each other. The other generators vary the
-//! code.
+//! The results of functions do not matter here; they only have to refer to each other. The other
+//! generators vary the code.
 
 mod handles;
 mod jit;
@@ -38,7 +38,7 @@ pub fn check(u: &mut Unstructured<'_>) -> Result<()> {
     check_on(u, Threads::One)
 }
 
-/// The same with a module that compiles on several threads.
+/// Checks a module that compiles on several threads.
 ///
 /// # Errors
 ///
@@ -66,9 +66,9 @@ enum Threads {
 
 fn options(u: &mut Unstructured<'_>) -> Result<ModuleOptions> {
     Ok(ModuleOptions {
-        take: u.ratio(1, 8)?,
-        functions: *u.choose(&Addresses::ALL)?,
-        data: *u.choose(&Addresses::ALL)?,
+        take_ir: u.ratio(1, 8)?,
+        function_addresses: *u.choose(&Addresses::ALL)?,
+        data_addresses: *u.choose(&Addresses::ALL)?,
         aliases: !u.ratio(1, 8)?,
         remember: !u.ratio(1, 8)?,
         similar: crate::unit::similar(u)?,
@@ -243,14 +243,14 @@ impl<B: Module> Pair<B> {
                 return Ok(());
             }
             if self.functions[known].wide != wide {
-                // A module that refuses this has widened the linkage all the same, in one place of two.
+                // A module that refuses this has still widened the linkage, in one place of two.
                 linkage = self.linkage(known);
             }
             let FunctionHandle { flushed, ids, .. } = self.functions[known];
             let flushed = flushed || self.merging.outcome(ids[1]).is_some();
             if flushed && linkage == Linkage::Preemptible {
-                // The merging module refuses that if the function shares its body or has a local name, and a plain
-                // module has no such state.
+                // The merging module refuses that if the function shares its body or has a local
+                // name, and a plain module has no such state.
                 return Ok(());
             }
         }
@@ -279,7 +279,8 @@ impl<B: Module> Pair<B> {
         match self.functions.iter().find(|handle| handle.ids[0] == ids[0]) {
             Some(known) => assert_eq!(known.ids, ids, "another function of that name"),
             None => {
-                let significant = self.merging.options().functions == Addresses::Significant;
+                let significant =
+                    self.merging.options().function_addresses == Addresses::Significant;
                 self.functions.push(FunctionHandle {
                     ids,
                     wide,
@@ -346,7 +347,7 @@ impl<B: Module> Pair<B> {
             (0..self.functions.len()).filter(|&at| !self.functions[at].wide).collect();
         let data: Vec<usize> = (0..self.data.len()).filter(|&at| !self.data[at].tls).collect();
         let contents = Contents::random(&functions, &data, self.object, u)?;
-        let significant = self.merging.options().data == Addresses::Significant;
+        let significant = self.merging.options().data_addresses == Addresses::Significant;
         self.data.push(DataHandle {
             ids,
             tls,
@@ -409,8 +410,8 @@ impl<B: Module> Pair<B> {
             return Ok(Some(()));
         }
         let function = u.choose_index(self.functions.len())?;
-        // Only to functions before it: jumps that lead back would never end. Imported functions can be too far
-        // away.
+        // Only to functions before it: jumps that lead back would never end. Imported functions can
+        // be too far away.
         let is_near = |&at: &usize| !self.functions[at].wide && self.linkage(at) != Linkage::Import;
         let targets: Vec<usize> = (0..function).filter(is_near).collect();
         let jumps_to = match targets.is_empty() || u.ratio(1, 4)? {
@@ -481,8 +482,8 @@ impl<B: Module> Pair<B> {
         }
     }
 
-    /// How a definition ended in both modules. `misplaced`: it may come at a wrong time and be wrong itself, and
-    /// modules do not agree on which error they look for first.
+    /// How a definition ended in both modules. `misplaced`: it may come at a wrong time and be
+    /// wrong itself, and modules do not agree on which error they look for first.
     fn outcome(&self, what: &str, results: [ModuleResult<()>; 2], misplaced: bool) -> Both {
         match results {
             [Ok(()), Ok(())] => Both::Defined,
@@ -585,7 +586,7 @@ impl<B: Module> Pair<B> {
             if !self.data[data].defined && self.data_linkage(data) != Linkage::Import {
                 self.data[data].contents.section = false;
                 self.define_data(data)?;
-                // A module defines an object all the same that it refused for its section.
+                // A module still defines an object that it refused for its section.
                 if !self.data[data].defined {
                     return None;
                 }

@@ -1,9 +1,10 @@
 //! Two object files of the same program: is everything in the merged one that is in the plain one?
 //!
-//! Symbols are compared by name: their visibility, and whether they are defined. Their definitions are compared by
-//! content, in step: the bytes must be equal, and where the one refers to a symbol, the other must refer to the
-//! same symbol, or to a definition that is equal in turn. Any function may be replaced by a jump. So this finds
-//! out whether a merge was right without knowing what was merged.
+//! Symbols are compared by name: their visibility, and whether they are defined. Their definitions
+//! are compared by content, in step: the bytes must be equal, and where the one refers to a symbol,
+//! the other must refer to the same symbol, or to a definition that is equal in turn. Any function
+//! may be replaced by a jump. So this finds out whether a merge was right without knowing what was
+//! merged.
 
 use super::handles::{DataHandle, FunctionHandle, Names};
 use super::shapes::Shape;
@@ -22,7 +23,7 @@ type File<'a> = ElfFile<'a, FileHeader64<LittleEndian>>;
 /// The number of a symbol of a file.
 type Symbol = usize;
 
-/// A place in a file: the number of a section, and so many bytes from its beginning.
+/// A place in a file: the number of a section, and an offset in bytes from its beginning.
 type Place = (usize, u64);
 
 /// A reference from one place to a symbol.
@@ -102,7 +103,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// The references in so many bytes, by offset into them.
+    /// The references in `size` bytes, by offset into them.
     fn references(&self, (section, at): Place, size: u64) -> Vec<(u64, Reference)> {
         let range = self.references.range((section, at)..(section, at + size));
         range.map(|((_, offset), reference)| (offset - at, *reference)).collect()

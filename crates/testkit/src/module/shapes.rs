@@ -1,8 +1,8 @@
-//! What the functions and data objects of random modules are made of.
+//! The parts of the functions and data objects of random modules.
 //!
-//! Functions are [`Statement`]s of the generator, of which few are drawn here, and with few constants, so that many
-//! functions are equal. A function that refers to others passes them a smaller number, and all of them end at zero, so
-//! that every call ends.
+//! Functions are [`Statement`]s of the generator, of which few are drawn here, and with few
+//! constants, so that many functions are equal. A function that refers to others passes them a
+//! smaller number, and all of them end at zero, so that every call ends.
 
 use crate::generate::statement::{
     Address, Callee, End, Facts, Hole, Operation, Passes, Place, Pointer, Shape as Called,
@@ -15,7 +15,7 @@ use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::ir::{Function, Signature, UserExternalName};
 use cranelift_module::{DataDescription, DataId, FuncId, Module, ModuleReloc, ModuleRelocTarget};
 
-/// What a function does. Numbers are those of handles.
+/// A statement of a function. Numbers are those of handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// These statements, and returns their result.
@@ -80,8 +80,8 @@ impl Shape {
             },
             9 if u.ratio(1, 4)? => Shape::Refused,
             10..=11 => {
-                // Mostly the same, so that places agree in all functions except one. In so many instructions that
-                // sharing them pays.
+                // Mostly one statement, so that places agree in all functions except one. It has
+                // enough instructions that sharing them pays.
                 let first = u.int_in_range(0..=5)?;
                 let second = if u.ratio(1, 4)? { u.int_in_range(0..=5)? } else { first };
                 Shape::Steps(vec![
@@ -160,8 +160,8 @@ impl Shape {
 pub struct Ids<'a> {
     pub functions: &'a [FuncId],
     pub data: &'a [DataId],
-    /// Whether code may take all of them to be colocated. (A module says that of each, by its linkage. But functions
-    /// that differ in it alone are equal, and compile to different code.)
+    /// Whether code may take all of them to be colocated. (A module says that of each, by its
+    /// linkage. But functions that differ in it alone are equal, and compile to different code.)
     pub near: bool,
 }
 
@@ -195,8 +195,8 @@ impl Names for Ids<'_> {
     }
 }
 
-/// How all functions are called, or how those are that no back end compiles: there are not enough registers for
-/// their results.
+/// How all functions are called, or how those are that no back end compiles: there are not enough
+/// registers for their results.
 const fn called(wide: bool) -> Called {
     Called { extras: Vec::new(), tail: false, results: if wide { 3 } else { 1 } }
 }
@@ -231,7 +231,7 @@ pub fn bytes(jumps_to: Option<FuncId>, inside: Option<FuncId>) -> (Vec<u8>, Vec<
     (bytes, relocs)
 }
 
-/// What a data object holds.
+/// The contents of a data object.
 #[derive(Clone, Debug)]
 pub struct Contents {
     pub items: Vec<Item>,
@@ -271,7 +271,7 @@ impl Contents {
         })
     }
 
-    /// The same for a module, where these are its functions and data objects.
+    /// The description of a data object for a module with these functions and data objects.
     pub fn description(
         &self,
         module: &mut dyn Module,

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{
 /// A field of an instruction, by what it holds.
 pub enum Field<'a> {
     Opcode(&'a mut cranelift_codegen::ir::Opcode),
-    /// Operands, as many as the format has.
+    /// Operands, in the number that the format has.
     Values(&'a mut [Value]),
     /// Any number of operands.
     List(&'a mut ValueList),

@@ -1,8 +1,8 @@
 //! Every single change of an instruction that changes what it means.
 //!
-//! [`fields`] is exhaustive and names every field, so that a format or a field that a new Cranelift adds is a compile
-//! error until it says what changing it means. Mutants need not pass the verifier: that the verifier constrains a field
-//! is no reason to overlook it.
+//! [`fields`] is exhaustive and names every field, so that a format or a field that a new Cranelift
+//! adds is a compile error until it says what changing it means. Mutants need not pass the
+//! verifier: that the verifier constrains a field is no reason to overlook it.
 //!
 //! Tables behind an instruction (callees, signatures, branch targets, constants) are changed by
 //! giving the instruction an entry of its own; those of a whole function are in `mutate_function`.
@@ -33,8 +33,8 @@ pub struct Mutant {
 }
 
 impl Mutant {
-    /// Whether the change certainly leads to another function. Other changes may exchange equal things: two blocks
-    /// that do the same, two slots of one size.
+    /// Whether the change certainly leads to another function. Other changes may exchange equal
+    /// things: two blocks that do the same, two slots of one size.
     pub fn is_certain(&self) -> bool {
         const CERTAIN: [&str; 14] = [
             "opcode ",
@@ -67,7 +67,8 @@ pub fn instruction_mutants(func: &Function) -> Vec<Mutant> {
     mutants
 }
 
-/// Mutants of one instruction of a function in any form. Operands that have no possible replacement stay.
+/// Mutants of one instruction of a function in any form. Operands that have no possible replacement
+/// stay.
 pub fn mutants_of(func: &Function, block: Block, inst: Inst) -> Vec<Mutant> {
     // Another name of the same value is no change.
     let mut func = func.clone();
@@ -156,7 +157,8 @@ impl Site<'_> {
         self.mutants
     }
 
-    /// The mutant in which `change` makes a field, the one with this number, and the tables that it needs.
+    /// The mutant in which `change` makes a field, the one with this number, and the tables that it
+    /// needs.
     fn edit(&mut self, at: usize, what: &str, change: impl FnOnce(&mut Function, Field<'_>)) {
         let mut func = self.func.clone();
         let mut data = func.dfg.insts[self.inst];
@@ -177,7 +179,7 @@ impl Site<'_> {
                 })
             };
         }
-        /// The same where the other one refers to a table entry that is made in the mutant.
+        /// Mutates a field that refers to a table entry, which is made in the mutant.
         macro_rules! make {
             ($kind:ident, $what:expr, $make:expr) => {{
                 let make = $make;
@@ -513,8 +515,8 @@ impl Site<'_> {
     }
 }
 
-/// The other values of the type of `value` that are known at an instruction: parameters of the entry block, and what
-/// its own block has before it.
+/// The other values of the type of `value` that are known at an instruction: parameters of the
+/// entry block, and what its own block has before it.
 pub fn rivals(func: &Function, (block, inst): (Block, Inst), value: Value) -> Vec<Value> {
     let dfg = &func.dfg;
     let entry = func.layout.entry_block().expect("has a body");

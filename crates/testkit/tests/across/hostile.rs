@@ -1,8 +1,10 @@
-//! Sharing maps and summaries that are made up, of other units or damaged: an error, or bytes, and nothing else.
+//! Sharing maps and summaries that are made up, of other units or damaged: an error, or bytes, and
+//! nothing else.
 //!
-//! The formats have tests next to them (`crates/units/src/tests.rs`): that all damage is found where checksums are not changed, and that no more
-//! is read or allocated than there is. Here is what comes of a file that is accepted: maps are planned with, and
-//! decisions are made of summaries.
+//! The formats have tests next to them (`crates/units/src/tests.rs`): that all damage is found
+//! where checksums are not changed, and that no more is read or allocated than there is. Here is
+//! what comes of a file that is accepted: maps are planned with, and decisions are made of
+//! summaries.
 
 use super::runs;
 use arbitrary::Unstructured;
@@ -60,7 +62,7 @@ impl Waiting {
     }
 }
 
-/// What units did with maps.
+/// The counts of units with maps.
 #[derive(Debug, Default)]
 struct Planned {
     /// Maps that could not be opened.
@@ -96,8 +98,9 @@ impl Planned {
     }
 }
 
-/// Whatever a map says, and whatever was made of its bytes: it is refused when it is opened, or every merge of a unit that is planned
-/// with it is proved, and what is linked of such units does what the program did.
+/// Whatever a map says, and whatever was made of its bytes: it is refused when it is opened, or
+/// every merge of a unit that is planned with it is proved, and what is linked of such units does
+/// what the program did.
 #[test]
 fn hostile_maps_are_refused_or_every_merge_is_proved() {
     /// For each program.
@@ -127,7 +130,8 @@ fn hostile_maps_are_refused_or_every_merge_is_proved() {
     assert!(bodies > 100 && tally.returned > 1000, "{bodies} {tally}");
 }
 
-/// Combining damaged summaries is an error, or makes maps that can be read and are as harmless as any other.
+/// Combining damaged summaries is an error, or makes maps that can be read and are as harmless as
+/// any other.
 #[test]
 fn damaged_summaries_are_errors_or_give_harmless_maps() {
     /// For each program.
@@ -164,7 +168,7 @@ fn damaged_summaries_are_errors_or_give_harmless_maps() {
     let Waiting { bodies, tally, .. } = waiting;
     eprintln!("{combined} combined, {planned:?}, {bodies} bodies; {tally}; {errors:#?}");
     assert!(combined > 1500 && errors.values().sum::<usize>() > 1500 && errors.len() > 8);
-    // What was combined can be opened.
+    // A combined map can be opened.
     assert!(planned.refused == 0 && planned.followed > 300, "{planned:?}");
     assert!(bodies > 50 && tally.returned > 500, "{bodies} {tally}");
 }

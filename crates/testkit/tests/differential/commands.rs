@@ -1,9 +1,10 @@
-//! Run commands of CLIF files, and their expected results: each function of a file has a duplicate in another
-//! form, so that every command calls a body that is shared.
+//! Run commands of CLIF files, and their expected results: each function of a file has a duplicate
+//! in another form, so that every command calls a body that is shared.
 //!
-//! `CLIF_MERGE_RUNTESTS` is the directory of Cranelift's own run tests (`cranelift/filetests/filetests/runtests` of its
-//! repository), of the version that is linked: later ones show what is wrong in it. Without it the filetests of this
-//! repository are run, and the test says so. Files that are left out are counted by reason.
+//! `CLIF_MERGE_RUNTESTS` is the directory of Cranelift's own run tests
+//! (`cranelift/filetests/filetests/runtests` of its repository), of the version that is linked:
+//! later ones show what is wrong in it. Without it the filetests of this repository are run, and
+//! the test says so. Files that are left out are counted by reason.
 
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{
@@ -45,7 +46,7 @@ pub fn files(target: &str) -> (Vec<File>, BTreeMap<&'static str, usize>) {
     }
 }
 
-/// The same of a directory.
+/// The files of one directory, and counts of the files that are left out.
 fn files_in(directory: &Path, target: &str) -> (Vec<File>, BTreeMap<&'static str, usize>) {
     let (mut files, mut left_out) = (Vec::new(), BTreeMap::new());
     for path in clif_files(directory) {
@@ -101,8 +102,8 @@ fn read(path: PathBuf, target: &str) -> Result<File, &'static str> {
     Ok(File { path, functions, commands })
 }
 
-/// Renames all symbols that a function refers to to symbols of a program. `None` if the file does not define one
-/// of them.
+/// Renames all symbols that a function refers to to symbols of a program. `None` if the file does
+/// not define one of them.
 fn rename(func: &mut Function, names: &HashMap<UserFuncName, u32>) -> Option<()> {
     let externs = func.dfg.ext_funcs.values().map(|callee| callee.name.clone());
     let symbols = func.global_values.values().filter_map(|global| match global {
@@ -135,8 +136,8 @@ fn rename(func: &mut Function, names: &HashMap<UserFuncName, u32>) -> Option<()>
     Some(())
 }
 
-/// Both sides of a file: each command calls its function and the duplicate. `None` if nothing merges, or an
-/// argument cannot be passed.
+/// Both sides of a file: each command calls its function and the duplicate. `None` if nothing
+/// merges, or an argument cannot be passed.
 fn comparison(file: &File, target: Target, is_canonical: bool) -> Option<Comparison> {
     // Duplicates have other numbers of values.
     let compare = Compare { every_function: true, ..Compare::default() };
@@ -184,7 +185,8 @@ pub fn invocation(entry: &Entry, call: &cranelift_reader::Invocation) -> Option<
     })
 }
 
-/// Whether an outcome is what a command expects; a command that prints expects the function to return.
+/// Whether an outcome is what a command expects; a command that prints expects the function to
+/// return.
 pub fn is_expected(command: &RunCommand, signature: &Signature, outcome: &Outcome) -> bool {
     let End::Returned(results) = &outcome.end else {
         return false;
@@ -222,7 +224,8 @@ fn judge(file: &File, comparison: &Comparison, outcomes: [&[Outcome]; 2]) -> Tal
     tally
 }
 
-/// Runs all files here. With canonical bodies, a function and its duplicate are replaced by such a body.
+/// Runs all files here. With canonical bodies, a function and its duplicate are replaced by such a
+/// body.
 fn run_here(is_canonical: bool) {
     let (files, left_out) = files("x86_64");
     let (mut tally, mut cannot) = (Tally::default(), 0);
@@ -242,7 +245,8 @@ fn run_here(is_canonical: bool) {
                 [None, None] => cannot += 1,
                 // A canonical body may lack the instructions that the back end cannot compile.
                 [None, Some(_)] if is_canonical => cannot += 1,
-                // Otherwise a program that does not compile on one side must not compile on the other.
+                // Otherwise a program that does not compile on one side must not compile on the
+                // other.
                 _ => panic!("{}: compiles on one side only", file.path.display()),
             }
         }
@@ -261,12 +265,14 @@ fn run_commands_of_canonical_bodies() {
     run_here(true);
 }
 
-/// A file about the NaN that an addition of two returns, which the interpreter chooses in another way than machines do.
+/// A file about the NaN that an addition of two returns, which the interpreter chooses in another
+/// way than machines do.
 const CHOOSES_NAN: &str = "float-addition-keeps-operand-order.clif";
 
-/// The results that a filetest expects were first computed by compiled functions. Cranelift's interpreter is another
-/// implementation: it must compute the same, where it can run a command. Cranelift's own tests are not run here:
-/// some of them test what the interpreter does wrong.
+/// The results that a filetest expects were first computed by compiled functions. Cranelift's
+/// interpreter is another implementation: it must compute equal results, where it can run a
+/// command. Cranelift's own tests are not run here: some of them test what the interpreter does
+/// wrong.
 #[test]
 fn run_commands_in_the_interpreter() {
     let (mut files, left_out) = files_in(&testkit::root().join("filetests"), "x86_64");
@@ -305,7 +311,8 @@ fn run_commands_in_the_interpreter() {
     assert!(expected > not_supported, "{expected} {not_supported}");
 }
 
-/// Adds both programs of a comparison to a batch, unmerged first. `Ok(false)` if neither can be compiled at this level.
+/// Adds both programs of a comparison to a batch, unmerged first. `Ok(false)` if neither can be
+/// compiled at this level.
 ///
 /// # Errors
 ///

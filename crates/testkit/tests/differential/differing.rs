@@ -1,7 +1,7 @@
 //! Generated units of functions that differ in few instructions, merged and unmerged.
 //!
-//! Before this test existed, random units aligned what they happened to hold: hardly any body had more than one place
-//! where its functions differ, and none had arms with calls or traps.
+//! Before this test existed, random units aligned what they happened to hold: hardly any body had
+//! more than one place where its functions differ, and none had arms with calls or traps.
 
 use crate::units::{run_natively, runs};
 use arbitrary::Unstructured;
@@ -38,8 +38,8 @@ fn units_of_functions_that_differ_in_few_instructions() {
     assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
 }
 
-/// The checker follows the branches of a body by what its functions pass. If it took a wrong way for the right one, nothing
-/// else would refuse the merge.
+/// The checker follows the branches of a body by what its functions pass. If it took a wrong way
+/// for the right one, nothing else would refuse the merge.
 #[test]
 fn wrong_selectors_are_refused() {
     let (mut refused, mut accepted) = (0, 0);
@@ -59,6 +59,6 @@ fn wrong_selectors_are_refused() {
         }
     }
     eprintln!("{refused} exchanges are refused, {accepted} change nothing");
-    // What differs between two functions seldom does the same.
+    // A difference between two functions seldom preserves behaviour.
     assert!(refused > 4 * RUNS && accepted * 20 < refused, "{refused} {accepted}");
 }

@@ -1,11 +1,11 @@
-//! Real units, a function at a time: a function that was merged away and the code that replaces it get the same
-//! arguments in the same surroundings, and must have the same effect on them.
+//! Real units, a function at a time: a function that was merged away and the code that replaces it
+//! get the same arguments in the same surroundings, and must have the same effect on them.
 //!
-//! The units come from WebAssembly (Wasmtime's CLIF), so a function reaches all of its context through one
-//! pointer, which here points into pseudo-random memory: small numbers, and pointers into that memory. Many
-//! invocations end in a trap soon, and many do not. Functions of the unit call each other as they do; what they
-//! import is a stub, and so is whatever they call through a pointer. Fuel, taken on both sides after merging, ends
-//! every loop.
+//! The units come from WebAssembly (Wasmtime's CLIF), so a function reaches all of its context
+//! through one pointer, which here points into pseudo-random memory: small numbers, and pointers
+//! into that memory. Many invocations end in a trap soon, and many do not. Functions of the unit
+//! call each other as they do; what they import is a stub, and so is whatever they call through a
+//! pointer. Fuel, taken on both sides after merging, ends every loop.
 
 use testkit::units;
 
@@ -49,7 +49,8 @@ fn real_units() {
             .into_iter()
             .enumerate()
             .map(|(at, mut body)| {
-                // Before merging: parameterised bodies call through pointers that are extra arguments.
+                // Before merging: parameterised bodies call through pointers that are extra
+                // arguments.
                 world.detach(&mut body);
                 Member { attributes: attributes(at), body }
             })
@@ -66,7 +67,7 @@ fn real_units() {
     }
 }
 
-/// What was tried, and how it ended.
+/// The tries, and how they ended.
 struct Report {
     tally: Tally,
     ends: BTreeMap<String, usize>,
@@ -151,7 +152,7 @@ fn arguments(signature: &Signature, rng: &mut Rng) -> Vec<Argument> {
         .collect()
 }
 
-/// What is outside of the functions, by numbers that are the same on both sides.
+/// The entities outside of the functions, by numbers that are equal on both sides.
 #[derive(Default)]
 struct World {
     /// Stubs for whatever is called through a pointer.

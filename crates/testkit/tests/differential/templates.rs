@@ -1,7 +1,8 @@
 //! A unit like those of C++ compilers, merged and unmerged.
 //!
-//! Random functions seldom have full registers, tables of methods and exports together with instructions that differ; a body
-//! whose selector was taken off the stack at the wrong place would not be noticed by them.
+//! Random functions seldom have full registers, tables of methods and exports together with
+//! instructions that differ; a body whose selector was taken off the stack at the wrong place would
+//! not be noticed by them.
 
 use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::{Compare, Disposition, Entry, Options, Policy, Similar, Target};

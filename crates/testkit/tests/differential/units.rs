@@ -46,8 +46,8 @@ pub fn run_natively(seed: u64, comparison: &Comparison, tally: &mut Tally) {
     }
 }
 
-/// A unit to be run, for a seed, and the functions that keep to the conventions. All choices of what is drawn are
-/// made here.
+/// A unit to be run, for a seed, and the functions that keep to the conventions. All choices of
+/// what is drawn are made here.
 fn unit(seed: u64, profile: &Profile) -> (Unit, HashSet<UserExternalName>) {
     let mut rng = Rng::new(seed);
     let bytes = rng.bytes(8192);
@@ -131,8 +131,9 @@ fn random_units() {
     assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
 }
 
-/// Canonical bodies are made by Cranelift's optimiser, and by rules that are taken on trust: what they compute is compared with the
-/// functions as they were. Every function has a duplicate, and is merged with it.
+/// Canonical bodies are made by Cranelift's optimiser, and by rules that are taken on trust: what
+/// they compute is compared with the functions as they were. Every function has a duplicate, and is
+/// merged with it.
 #[test]
 fn random_units_of_canonical_bodies() {
     let mut tally = Tally::default();
@@ -150,9 +151,9 @@ fn random_units_of_canonical_bodies() {
     assert!(tally.units > 0 && tally.returned > 0 && tally.trapped > 0, "{tally}");
 }
 
-/// Functions are compiled as they arrive, no IR is kept, and references are redirected where code is linked. Every
-/// function has a duplicate, before or behind it, those that call have one that calls another function, and each has a caller
-/// besides, which may not be added.
+/// Functions are compiled as they arrive, no IR is kept, and references are redirected where code
+/// is linked. Every function has a duplicate, before or behind it, those that call have one that
+/// calls another function, and each has a caller besides, which may not be added.
 #[test]
 fn random_units_whose_ir_is_not_kept() {
     let mut tally = Tally::default();

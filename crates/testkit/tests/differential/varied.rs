@@ -1,10 +1,11 @@
-//! Run commands of CLIF files whose functions have variants: beside every function and its duplicate there are functions
-//! that differ from it in one constant, one instruction or one callee, so that the commands call parameterised bodies,
-//! with arms where instructions differ.
+//! Run commands of CLIF files whose functions have variants: beside every function and its
+//! duplicate there are functions that differ from it in one constant, one instruction or one
+//! callee, so that the commands call parameterised bodies, with arms where instructions differ.
 //!
-//! Duplicates alone only show that identical functions are merged rightly. Generated units hold functions that differ in
-//! few instructions, but only what the generator draws; here the functions are those of Cranelift's own tests
-//! (`CLIF_MERGE_RUNTESTS`, as for `commands`), which have every instruction and type.
+//! Duplicates alone only show that identical functions are merged rightly. Generated units hold
+//! functions that differ in few instructions, but only what the generator draws; here the functions
+//! are those of Cranelift's own tests (`CLIF_MERGE_RUNTESTS`, as for `commands`), which have every
+//! instruction and type.
 
 use crate::commands::{File, call_of, compiles_into, files, invocation, is_expected};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -29,7 +30,7 @@ use testkit::program::{Parts, Program};
 use testkit::support::{Rng, free, verifier_error};
 use testkit::unit::Member;
 
-/// What a variant differs in from its function.
+/// The difference between a variant and its function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Constant,
@@ -62,8 +63,8 @@ impl Kind {
 /// The first namespace of variants.
 const VARIANTS: u32 = 101;
 
-/// Most functions of tests are so small that no body for two of them pays. So each begins with so many instructions
-/// that compute what nobody reads.
+/// Most functions of tests are so small that no body for two of them pays. So each begins with this
+/// number of instructions that compute what nobody reads.
 const PADDING: usize = 24;
 
 /// Instructions that are tried for a variant.
@@ -166,11 +167,12 @@ fn variant(
     }
 }
 
-/// The function with an instruction before another one, whose result that takes instead of one of its operands.
+/// The function with an instruction before another one, whose result that takes instead of one of
+/// its operands.
 fn insert(func: &Function, inst: Inst) -> Option<Function> {
     let is_int = |&value: &Value| func.dfg.value_type(value).is_int();
     let operand = func.dfg.inst_args(inst).iter().position(is_int)?;
-    // What comes behind an address would only be another address.
+    // An offset behind an address would only give another address.
     if matches!(func.dfg.insts[inst].opcode(), Opcode::Load | Opcode::Store) {
         return None;
     }
@@ -183,13 +185,14 @@ fn insert(func: &Function, inst: Inst) -> Option<Function> {
     Some(func)
 }
 
-/// The functions of a file with their padding, duplicates, and variants, and how many there are of each kind.
+/// The functions of a file with their padding, duplicates, and variants, and how many there are of
+/// each kind.
 fn with_variants(file: &File, machine: &Machine) -> (Vec<Member>, [usize; 4]) {
     let mut functions = file.functions.clone();
     functions.iter_mut().for_each(|member| pad(&mut member.body));
     let half = functions.len() / 2;
     let mut counts = [0; 4];
-    // What a function may call instead of another one: a variant, which has its signature.
+    // The callees that may replace another one: a variant, which has its signature.
     let mut others = HashMap::new();
     for kind in Kind::ALL {
         for at in 0..half {
@@ -207,7 +210,7 @@ fn with_variants(file: &File, machine: &Machine) -> (Vec<Member>, [usize; 4]) {
     (functions, counts)
 }
 
-/// What was merged.
+/// The counts of merges.
 #[derive(Clone, Copy, Debug, Default)]
 struct Merged {
     /// Parameterised bodies.
@@ -319,7 +322,7 @@ fn run_commands_of_functions_with_variants() {
         let (functions, counts) = with_variants(file, &machine);
         counts.iter().zip(&mut variants).for_each(|(count, sum)| *sum += count);
         for ((name, similar), merged) in POLICIES.iter().zip(&mut merged) {
-            // What the checker refuses is a panic in a build with assertions.
+            // A refusal of the checker is a panic in a build with assertions.
             let check = || check(file, &functions, *similar, merged);
             let checked = catch_unwind(AssertUnwindSafe(check));
             match checked.unwrap_or_else(|_| Err("panic".to_owned())) {

@@ -1,14 +1,15 @@
-//! `clif-merge bisect` with faults planted in the library: it finds a merge that the fault makes wrong, and a small unit
-//! that still shows it.
+//! `clif-merge bisect` with faults planted in the library: it finds a merge that the fault makes
+//! wrong, and a small unit that still shows it.
 //!
-//! Each fault merges two functions of `bisect.clif` wrongly. The command links what is made of the unit to `bisect.c`,
-//! which runs it.
+//! Each fault merges two functions of `bisect.clif` wrongly. The command links what is made of the
+//! unit to `bisect.c`, which runs it.
 
 use crate::{build_in_copy, target_directory};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The faults, by their names, and the pairs of functions that they merge, by what their names begin with.
+/// The faults, by their names, and the pairs of functions that they merge, by what their names
+/// begin with.
 const FAULTS: [(&str, &str, Similar); 13] = [
     ("integer-constant", "integer_constant", Similar::Off),
     ("int-condition", "int_condition", Similar::Off),
@@ -81,7 +82,7 @@ fn bisect_finds_planted_faults() {
         let reduced = std::fs::read_to_string(&small).expect("was written");
         assert!(pair.iter().all(|name| reduced.contains(&**name)), "{fault}: {reduced}");
         let functions = reduced.lines().filter(|line| line.starts_with("function ")).count();
-        // What the functions of one pair call must be there.
+        // The callees of the functions of one pair must be there.
         let expected = if fault == "no-refinement" { 4 } else { 2 };
         assert!(functions <= expected, "{fault}: {reduced}");
         let again = bisect(Some(fault), similar, &small, &[]);

@@ -1,12 +1,13 @@
-//! What a wrong plan would make lead nowhere is refused by everything that emits code, in every build, also where nothing
-//! is proved, and nothing is written: by `clif-merge compile` and by the example of an embedder without
-//! `cranelift-module`. That `MergingModule` refuses it is tested within the copy (`faults/tests/fault_injection/nowhere.rs`).
+//! A reference that a wrong plan would leave undefined is refused by everything that emits code, in
+//! every build, also where nothing is proved, and nothing is written: by `clif-merge compile` and
+//! by the example of an embedder without `cranelift-module`. That `MergingModule` refuses it is
+//! tested within the copy (`faults/tests/fault_injection/nowhere.rs`).
 
 use crate::{build_in_copy, target_directory};
 use std::process::Command;
 
-/// Two functions that differ in a constant. The address of one of them is taken, so it is a thunk, which the fault
-/// eliminates.
+/// Two functions that differ in a constant. The address of one of them is taken, so it is a thunk,
+/// which the fault eliminates.
 const UNIT: &str = "
 function %a(i64) -> i64 system_v {
 block0(v0: i64):

@@ -1,8 +1,9 @@
 //! Smaller variants of one function.
 //!
-//! Blocks, instructions and parameters are meant by their places in the layout, so that one edit can be made in several
-//! functions of the same shape. What comes out need not be valid: it is verified when its text is read. Cranelift's
-//! instructions are changed in place; nothing is walked recursively.
+//! Blocks, instructions and parameters are meant by their places in the layout, so that one edit
+//! can be made in several functions of the same shape. The edited function need not be valid: it is
+//! verified when its text is read. Cranelift's instructions are changed in place; nothing is walked
+//! recursively.
 
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::immediates::Ieee16;
@@ -14,7 +15,8 @@ use cranelift_mergefunc::cranelift_codegen;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// What functions have to have in common for one edit to mean the same in them: parameters and instructions by block.
+/// The shape that functions must share for one edit to apply to all of them: parameters and
+/// instructions by block.
 pub fn shape(func: &Function) -> Vec<(usize, usize)> {
     let blocks = func.layout.blocks();
     let of = |block| (func.dfg.num_block_params(block), func.layout.block_insts(block).count());
@@ -94,7 +96,8 @@ pub fn trap(func: &mut Function, places: Range<usize>) {
     remove_unreachable(func);
 }
 
-/// Lets a block jump to one of the blocks to which it branches. Nothing happens if there are less than two of those.
+/// Lets a block jump to one of the blocks to which it branches. Nothing happens if there are less
+/// than two of those.
 pub fn straighten(func: &mut Function, place: usize, way: usize) {
     let Some(block) = func.layout.blocks().nth(place) else { return };
     let Some(last) = func.layout.last_inst(block) else { return };
@@ -145,7 +148,8 @@ pub fn join(func: &mut Function, place: usize) {
     func.dfg.resolve_all_aliases();
 }
 
-/// Removes a parameter of a block other than the entry block, and what branches pass for it. Zero takes its place.
+/// Removes a parameter of a block other than the entry block, and what branches pass for it. Zero
+/// takes its place.
 pub fn remove_parameter(func: &mut Function, place: usize, number: usize) {
     let Some(block) = func.layout.blocks().nth(place).filter(|_| place > 0) else { return };
     let Some(&parameter) = func.dfg.block_params(block).get(number) else { return };

@@ -1,12 +1,14 @@
-//! Text without what is not used: the entities at the head of a function that nothing names, and gaps in numbers.
+//! Text without what is not used: the entities at the head of a function that nothing names, and
+//! gaps in numbers.
 //!
-//! Cranelift has no way to remove an entity from a function. In text they are lines, so this works on text. It knows no
-//! more of CLIF than what its words look like; what it makes is read again.
+//! Cranelift has no way to remove an entity from a function. In text they are lines, so this works
+//! on text. It knows no more of CLIF than what its words look like; what it makes is read again.
 
 use clif_unit::unit::is_function_line;
 use std::collections::{HashMap, HashSet};
 
-/// Entities that are declared at the head of a function, each in a line of its own. There are no gaps in their numbers.
+/// Entities that are declared at the head of a function, each in a line of its own. There are no
+/// gaps in their numbers.
 const DECLARED: &[&str] = &["ss", "gv", "sig", "fn", "const", "region"];
 /// Entities that are not declared.
 const UNDECLARED: &[&str] = &["block", "v"];
@@ -19,7 +21,8 @@ pub fn compact(text: &str) -> String {
     })
 }
 
-/// The text of a unit with its blocks and values numbered in the order of the text. Bugs can depend on these numbers.
+/// The text of a unit with its blocks and values numbered in the order of the text. Bugs can depend
+/// on these numbers.
 pub fn number(text: &str) -> String {
     edit(text, |function, out| renumber(function, UNDECLARED, out))
 }
@@ -93,14 +96,15 @@ fn renumber(function: &[&str], kinds: &[&str], out: &mut String) {
     }
 }
 
-/// What stands before the number of an entity; nothing if the piece is none.
+/// The kind before the number of an entity; nothing if the piece is none.
 fn kind_of(piece: &str) -> Option<&str> {
     let (kind, number) = piece.split_at(piece.find(|c: char| c.is_ascii_digit())?);
     let plain = number.bytes().all(|byte| byte.is_ascii_digit());
     (plain && (DECLARED.contains(&kind) || UNDECLARED.contains(&kind))).then_some(kind)
 }
 
-/// A line in pieces: words, and what is between them. A name such as `%fn0` is one piece, and none of an entity.
+/// A line in pieces: words, and what is between them. A name such as `%fn0` is one piece, and none
+/// of an entity.
 fn pieces(line: &str) -> impl Iterator<Item = &str> {
     let is_word =
         |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '%' || c == '.' || c == '#';

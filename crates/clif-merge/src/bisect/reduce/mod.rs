@@ -1,14 +1,14 @@
 //! `bisect --reduce`: a unit that is as small as possible and still shows the failure.
 //!
-//! Delta debugging: parts are left out in chunks, which are halved where nothing can be left out any more, until no
-//! single part can. Functions come first, then data objects, blocks, instructions, parameters of blocks, source locations,
-//! stack limits and directives.
-//! Functions that merge resemble each other, so that blocks and instructions are removed from all functions of one
-//! shape at once. What is left is a unit that was read from its text, and so verified by Cranelift, before the
-//! command is run on it: without merges it must succeed, with all of them fail.
+//! Delta debugging: parts are left out in chunks, which are halved where nothing can be left out
+//! any more, until no single part can. Functions come first, then data objects, blocks,
+//! instructions, parameters of blocks, source locations, stack limits and directives. Functions
+//! that merge resemble each other, so that blocks and instructions are removed from all functions
+//! of one shape at once. The remaining unit was read from its text, and so verified by Cranelift,
+//! before the command is run on it: without merges it must succeed, with all of them fail.
 //!
-//! It does *not* reduce signatures or the contents of data objects, and it does not look for the same cause: a
-//! command that fails for several reasons can lead to another one.
+//! It does *not* reduce signatures or the contents of data objects, and it does not look for the
+//! same cause: a command that fails for several reasons can lead to another one.
 
 mod body;
 mod compact;
@@ -28,7 +28,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Range;
 
-/// How large a unit is; the first number that differs decides. Every step makes it smaller, so there is an end.
+/// How large a unit is; the first number that differs decides. Every step makes it smaller, so
+/// there is an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Size {
     /// Functions and data objects.
@@ -92,7 +93,8 @@ impl<'a> Reducer<'a> {
         Reducer { maker, command, most, general, tried: HashSet::new(), compacts: true }
     }
 
-    /// The text of the smallest unit that is found. `involved` are the functions that have most to do with the failure.
+    /// The text of the smallest unit that is found. `involved` are the functions that have most to
+    /// do with the failure.
     ///
     /// # Errors
     ///
@@ -134,7 +136,8 @@ impl<'a> Reducer<'a> {
         Ok(self.maker.with_header(&state.text))
     }
 
-    /// Replaces the text by an edited one that means the same, if that still shows the failure. Whether it does.
+    /// Replaces the text by an equivalent edited one, if that still shows the failure. Whether it
+    /// does.
     fn takes(&mut self, state: &mut State, edit: fn(&str) -> String) -> Result<bool> {
         let text = edit(&state.text);
         if text == state.text {
@@ -154,7 +157,8 @@ impl<'a> Reducer<'a> {
         self.command.runs() + 2 > self.most
     }
 
-    /// Replaces the unit by an edited one, if that is smaller and shows the failure. Whether it did.
+    /// Replaces the unit by an edited one, if that is smaller and shows the failure. Whether it
+    /// did.
     fn attempt(&mut self, state: &mut State, edit: Edit<'_>) -> Result<bool> {
         if self.is_over() {
             return Ok(false);
@@ -209,8 +213,8 @@ impl<'a> Reducer<'a> {
         Ok(true)
     }
 
-    /// Makes an edit of parts in ever smaller chunks, from the last part to the first. `count` is how many parts there
-    /// are.
+    /// Makes an edit of parts in ever smaller chunks, from the last part to the first. `count` is
+    /// how many parts there are.
     fn chunks(
         &mut self,
         state: &mut State,
@@ -239,7 +243,8 @@ impl<'a> Reducer<'a> {
         })
     }
 
-    /// Makes an edit of parts of functions: in all functions of a shape at once, then in single ones.
+    /// Makes an edit of parts of functions: in all functions of a shape at once, then in single
+    /// ones.
     fn in_functions(
         &mut self,
         state: &mut State,
@@ -303,7 +308,7 @@ impl<'a> Reducer<'a> {
         })
     }
 
-    /// What functions have besides blocks.
+    /// Removes properties of functions besides blocks.
     fn properties(&mut self, state: &mut State) -> Result<()> {
         let edits: [&dyn Fn(&mut Function); 2] =
             [&|func| func.srclocs.clear(), &|func| func.stack_limit = None];
@@ -349,7 +354,8 @@ fn group(unit: &Unit, first: usize, together: bool) -> Vec<usize> {
     (0..unit.functions.len()).filter(|&at| of(&unit.functions[at]) == wanted).collect()
 }
 
-/// Only some functions and data objects. References to the others are to symbols that are defined elsewhere.
+/// Only some functions and data objects. References to the others are to symbols that are defined
+/// elsewhere.
 fn retain(unit: &mut Unit, functions: &dyn Fn(usize) -> bool, data: &dyn Fn(usize) -> bool) {
     let mut at = 0..;
     unit.functions.retain(|_| at.next().is_some_and(functions));

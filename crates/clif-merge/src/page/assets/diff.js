@@ -5,7 +5,7 @@
 const Diff = (() => {
     const TOKEN = /;.*|@[0-9a-f]+|%[\w.$]+|"[^"]*"|u\d+:\d+|[A-Za-z_][\w.]*|-?[\d.]+[\w.+-]*|\s+|./g;
     const ENTITY = /^(v|block|inst|region|sig|ss|dss|dt|gv|fn|const|mt)(\d+)$/;
-    // Beyond so many differing lines, the rest is not aligned.
+    // Beyond this number of differing lines, the rest is not aligned.
     const MOST_EDITS = 1500;
 
     // The tokens of a line. `key` is what must be equal; of what does not count, it is empty.

@@ -1,4 +1,5 @@
-//! Merged code reads the module's own data objects, and merged data points to the module's own functions.
+//! Merged code reads the module's own data objects, and merged data points to the module's own
+//! functions.
 
 use super::{compare, pin, significant, with_own_data, with_own_function};
 use cranelift_mergefunc::Addresses;
@@ -16,8 +17,8 @@ fn constant(module: &mut MergingModule<ObjectModule>, name: &str, linkage: Linka
 
 const BYTES: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
-/// A table that replaces another one holds the address of an exported function, and the other one that of an equal
-/// local function. Both functions are kept because they are pinned.
+/// A table that replaces another one holds the address of an exported function, and the other one
+/// that of an equal local function. Both functions are kept because they are pinned.
 #[test]
 fn a_table_that_replaces_another_one_points_to_no_interposed_function() {
     // The table has one entry.
@@ -42,8 +43,9 @@ fn mixes_data(linkage: &str, name: &str, k: i64, symbol: &str) -> String {
     )
 }
 
-/// A function, a private copy and a parameterised body, each of which replaces two functions, read an exported
-/// object; one of the two functions reads an equal local object. Both objects are kept because they are pinned.
+/// A function, a private copy and a parameterised body, each of which replaces two functions, read
+/// an exported object; one of the two functions reads an equal local object. Both objects are kept
+/// because they are pinned.
 #[test]
 fn merged_code_reads_no_interposed_object() {
     let main = "#include <stdio.h>\nlong e(long), own(long); long t1 = 4242;
@@ -54,7 +56,7 @@ fn merged_code_reads_no_interposed_object() {
         ("export", 2, for_size(BackEnd::Object)),
     ] {
         for pinned in [false, true] {
-            let options = ModuleOptions { data: Addresses::Insignificant, ..options };
+            let options = ModuleOptions { data_addresses: Addresses::Insignificant, ..options };
             let case = format!("{linkage}, {other}, pinned: {pinned}");
             compare(&case, options, main, |module, merges| {
                 for (name, linkage) in [("t1", Linkage::Export), ("t2", Linkage::Local)] {
@@ -77,8 +79,8 @@ fn merged_code_reads_no_interposed_object() {
     }
 }
 
-/// Code that replaces no other function refers to an object that became an alias by its own symbol, as without
-/// merging: that is the address that other modules see.
+/// Code that replaces no other function refers to an object that became an alias by its own symbol,
+/// as without merging: that is the address that other modules see.
 #[test]
 fn an_exported_object_is_referred_to_by_its_symbol() {
     let main = "#include <stdio.h>\nlong *a(long), *b(long); long t2 = 7, t1 = 8;
@@ -110,8 +112,8 @@ fn an_exported_object_is_referred_to_by_its_symbol() {
     }
 }
 
-/// An object into which others are merged is exported from the beginning or declared as exported after its definition, and
-/// functions merge because their tables are equal.
+/// An object into which others are merged is exported from the beginning or declared as exported
+/// after its definition, and functions merge because their tables are equal.
 #[test]
 fn exported_data_is_interposed_for_its_own_users_only() {
     // Not `e`, which refers to `t`: without merging, it reads the interposed one.
@@ -128,8 +130,8 @@ fn exported_data_is_interposed_for_its_own_users_only() {
     }
 }
 
-/// Two equal data objects are both kept. Functions that read them once passed the address of one to their body by a
-/// symbol that can be interposed.
+/// Two equal data objects are both kept. Functions that read them once passed the address of one to
+/// their body by a symbol that can be interposed.
 #[test]
 fn data_passed_in_place_of_an_equal_object_is_not_interposed() {
     let reads = |name: &str, table: &str| {
@@ -138,7 +140,8 @@ fn data_passed_in_place_of_an_equal_object_is_not_interposed() {
         read.replace("    return v2\n", &format!("{}    return v19\n", filling(4, 19)))
     };
     for (other, own) in [("t", "e"), ("u", "d")] {
-        // Not the function that refers to the interposed object: without merging, it reads that of the program.
+        // Not the function that refers to the interposed object: without merging, it reads that of
+        // the program.
         let main = with_own_data(&[own, "c"], other);
         let options = ModuleOptions { aliases: false, ..for_size(BackEnd::Object) };
         compare(other, options, &main, |module, merges| {

@@ -1,5 +1,5 @@
-//! Merged code calls, and takes the addresses of, the module's own functions; preemptible functions are those of
-//! the program.
+//! Merged code calls, and takes the addresses of, the module's own functions; preemptible functions
+//! are those of the program.
 
 use super::{became, compare, pin, significant, with_own_function};
 use crate::linked::{interposed, same_output};
@@ -19,8 +19,8 @@ fn a_thunk_does_not_run_the_function_that_interposes_its_target() {
     });
 }
 
-/// A body that replaces two functions calls an exported function; one of the two calls an equal local function.
-/// Both callees are kept because they are pinned.
+/// A body that replaces two functions calls an exported function; one of the two calls an equal
+/// local function. Both callees are kept because they are pinned.
 #[test]
 fn a_body_that_replaces_others_calls_no_interposed_function() {
     let main = with_own_function(&["e"], "f");
@@ -33,8 +33,8 @@ fn a_body_that_replaces_others_calls_no_interposed_function() {
     });
 }
 
-/// A function into which others are merged is declared as exported after its definition. The others once ran the function
-/// that interposed it.
+/// A function into which others are merged is declared as exported after its definition. The others
+/// once ran the function that interposed it.
 #[test]
 fn a_function_exported_later_is_interposed_for_its_own_callers_only() {
     let main = with_own_function(&["d"], "f");
@@ -49,8 +49,9 @@ fn a_function_exported_later_is_interposed_for_its_own_callers_only() {
     }
 }
 
-/// A function that calls an exported function replaces a function that calls an equal local function, through callers of
-/// callers. It once called the exported function by its symbol, and so the one that interposed it.
+/// A function that calls an exported function replaces a function that calls an equal local
+/// function, through callers of callers. It once called the exported function by its symbol, and so
+/// the one that interposed it.
 #[test]
 fn a_body_that_replaces_callers_of_equal_functions_calls_no_interposed_function() {
     let main = with_own_function(&["d"], "e");
@@ -68,8 +69,8 @@ fn a_body_that_replaces_callers_of_equal_functions_calls_no_interposed_function(
     }
 }
 
-/// A body that replaces two functions, each of which refers to one of two equal functions, once referred to an
-/// alias by its symbol, or to the other function that was kept.
+/// A body that replaces two functions, each of which refers to one of two equal functions, once
+/// referred to an alias by its symbol, or to the other function that was kept.
 #[test]
 fn a_body_that_replaces_several_functions_refers_to_no_interposed_one() {
     for by_address in [false, true] {
@@ -99,8 +100,8 @@ fn a_body_that_replaces_several_functions_refers_to_no_interposed_one() {
     }
 }
 
-/// A function is called before its definition comes. A caller of an equal function was once merged into its caller, and ran
-/// the function that interposed the first.
+/// A function is called before its definition comes. A caller of an equal function was once merged
+/// into its caller, and ran the function that interposed the first.
 #[test]
 fn a_function_called_before_its_definition_can_be_interposed() {
     let main = with_own_function(&["e"], "f");
@@ -132,8 +133,8 @@ fn check(program: &str, pinned: &[&str], called: &str) {
     }
 }
 
-/// A function that is kept once replaced an equal one in a body that several functions share, and called an
-/// exported function by its symbol.
+/// A function that is kept once replaced an equal one in a body that several functions share, and
+/// called an exported function by its symbol.
 #[test]
 fn a_kept_duplicate_does_not_call_an_interposed_function() {
     let calls_in_turn = |name: &str, callee: &str| {
@@ -162,8 +163,8 @@ block2:
     check(&pairs, &["b", "d"], "c");
 }
 
-/// The private copy of preemptible functions once called an exported function by its symbol; another function,
-/// which calls an equal one, was merged into the copy.
+/// The private copy of preemptible functions once called an exported function by its symbol;
+/// another function, which calls an equal one, was merged into the copy.
 #[test]
 fn a_private_copy_of_callers_of_equal_functions_calls_no_interposed_one() {
     for user in [calls, calls_address] {
@@ -176,8 +177,8 @@ fn a_private_copy_of_callers_of_equal_functions_calls_no_interposed_one() {
     }
 }
 
-/// The private copy of two preemptible functions calls an exported function; one of the two calls an equal local
-/// function.
+/// The private copy of two preemptible functions calls an exported function; one of the two calls
+/// an equal local function.
 #[test]
 fn a_private_copy_calls_no_interposed_function() {
     let main = with_own_function(&["e"], "f");
@@ -195,8 +196,8 @@ fn a_private_copy_calls_no_interposed_function() {
     }
 }
 
-/// A function into which others were merged cannot become preemptible, whether or not the module remembers it for
-/// later merges, and whatever names the back end supports.
+/// A function into which others were merged cannot become preemptible, whether or not the module
+/// remembers it for later merges, and whatever names the back end supports.
 #[test]
 fn a_body_that_replaces_others_cannot_become_preemptible() {
     fn check<M: Module>(inner: M, back_end: BackEnd, remember: bool) {
@@ -226,8 +227,8 @@ fn a_body_that_replaces_others_cannot_become_preemptible() {
     }
 }
 
-/// The address of a preemptible function is that of the function that interposes it, also in code into which later
-/// functions may be merged. It was once that of the body that the function shares.
+/// The address of a preemptible function is that of the function that interposes it, also in code
+/// into which later functions may be merged. It was once that of the body that the function shares.
 #[test]
 fn a_returned_address_is_that_of_the_interposing_function() {
     let main = "#include <stdio.h>\nlong f(long), (*t(void))(long); long g(long x) { return 4242; }
@@ -243,8 +244,8 @@ fn a_returned_address_is_that_of_the_interposing_function() {
     assert!(printed.ends_with(" 4242\n"), "{printed}");
 }
 
-/// If the code that takes the address of a preemptible function may replace later functions, the address was once
-/// that of an equal function, by a local name that cannot be interposed.
+/// If the code that takes the address of a preemptible function may replace later functions, the
+/// address was once that of an equal function, by a local name that cannot be interposed.
 #[test]
 fn the_address_of_a_preemptible_function_is_that_of_the_interposing_one() {
     let main = with_own_function(&["d"], "f");

@@ -1,9 +1,10 @@
-//! A program may interpose symbols of a shared library, that is, define them itself. Code and data that merging
-//! redirects refer to the module's own functions and objects, unless the front end named the interposed symbol.
+//! A program may interpose symbols of a shared library, that is, define them itself. Code and data
+//! that merging redirects refer to the module's own functions and objects, unless the front end
+//! named the interposed symbol.
 //!
-//! Each test runs the code of a program twice, merged and unmerged, and compares the results. `functions` is about
-//! functions that are called or have their address taken, `passed` about extra arguments, `data` about data
-//! objects.
+//! Each test runs the code of a program twice, merged and unmerged, and compares the results.
+//! `functions` is about functions that are called or have their address taken, `passed` about extra
+//! arguments, `data` about data objects.
 
 mod data;
 mod functions;
@@ -17,8 +18,9 @@ use cranelift_object::ObjectModule;
 use std::fmt::Display;
 use testkit::modules::*;
 
-/// The output of a C program that interposes symbols of a library. Asserts that it is the same with and without
-/// merging, and that the program's own symbols, which return or hold 4242, are not used. See [`same_output`].
+/// The output of a C program that interposes symbols of a library. Asserts that the output is equal
+/// with and without merging, and that the program's own symbols, which return or hold 4242, are not
+/// used. See [`same_output`].
 #[track_caller]
 fn compare(
     case: impl Display,
@@ -32,12 +34,13 @@ fn compare(
     printed
 }
 
-/// A C program that prints the result of each of these functions of a library for 7, and interposes one function.
+/// A C program that prints the result of each of these functions of a library for 7, and interposes
+/// one function.
 fn with_own_function(called: &[&str], own: &str) -> String {
     format!("long {own}(long x) {{ return 4242; }}\n{}", prints(called))
 }
 
-/// The same with an interposed data object.
+/// A C program that reads these data objects of a library, and interposes one of them.
 fn with_own_data(called: &[&str], own: &str) -> String {
     format!("long {own} = 4242;\n{}", prints(called))
 }

@@ -8,7 +8,8 @@ use cranelift_module::{FuncId, Linkage};
 use cranelift_object::ObjectModule;
 use testkit::modules::*;
 
-/// A function that combines its argument with the result of another function for that argument and a constant.
+/// A function that combines its argument with the result of another function for that argument and
+/// a constant.
 fn mixes_call_with(name: &str, k: i64, callee: &str) -> String {
     let sum = format!("    v61 = iconst.i64 {k}\n    v60 = iadd v0, v61\n    v1 =");
     mixes_call("export", name, callee)
@@ -16,7 +17,8 @@ fn mixes_call_with(name: &str, k: i64, callee: &str) -> String {
         .replace("    v1 =", &sum)
 }
 
-/// A parameterised body calls an exported function; one of its functions calls an equal local function.
+/// A parameterised body calls an exported function; one of its functions calls an equal local
+/// function.
 #[test]
 fn a_parameterised_body_calls_no_interposed_function() {
     let main = with_own_function(&["e"], "f");
@@ -34,7 +36,7 @@ fn a_parameterised_body_calls_no_interposed_function() {
     }
 }
 
-/// The same if all functions of the parameterised body call the same function, but another function with an equal
+/// All functions of the parameterised body call one function, but another function with an equal
 /// callee was merged into one of them before.
 #[test]
 fn a_parameterised_body_of_merged_functions_calls_no_interposed_function() {
@@ -60,8 +62,8 @@ fn a_parameterised_body_of_merged_functions_calls_no_interposed_function() {
     }
 }
 
-/// An unknown module once passed the address of a function by a colocated reference. The function was exported
-/// later, and a shared library could not be linked.
+/// An unknown module once passed the address of a function by a colocated reference. The function
+/// was exported later, and a shared library could not be linked.
 #[test]
 fn a_function_passed_by_an_unknown_module_can_be_exported_later() {
     let near = |name: &str, callee: &str| {
@@ -78,7 +80,8 @@ fn a_function_passed_by_an_unknown_module_can_be_exported_later() {
     });
 }
 
-/// The same in place of a near address of a local function, which was merged into an exported one.
+/// A body passes the far address of an exported function, into which a local function with a near
+/// address was merged.
 #[test]
 fn an_exported_function_is_not_passed_near_by_an_unknown_module() {
     let by_address = |name: &str, colocated: &str, callee: &str| {
@@ -105,8 +108,8 @@ fn an_exported_function_is_not_passed_near_by_an_unknown_module() {
     });
 }
 
-/// A shared library of a program does the same merged and unmerged. `flush` returns the bodies of two functions, which
-/// must be one if anything is to be shown.
+/// A shared library of a program does the same merged and unmerged. `flush` returns the bodies of
+/// two functions, which must be one if anything is to be shown.
 fn passed_by_an_unknown_module(
     program: &str,
     main: &str,
@@ -126,8 +129,8 @@ fn passed_by_an_unknown_module(
     same("an unknown module", printed);
 }
 
-/// Code once called an exported thunk by its symbol, which can be interposed, and callers of equal functions were merged
-/// into that code.
+/// Code once called an exported thunk by its symbol, which can be interposed, and callers of equal
+/// functions were merged into that code.
 #[test]
 fn callers_do_not_run_the_function_that_interposes_a_thunk() {
     let first =
@@ -136,7 +139,7 @@ fn callers_do_not_run_the_function_that_interposes_a_thunk() {
     // Not `d`, which calls `f`: without merging, it runs the interposing one.
     let main = with_own_function(&["e"], "f");
     let functions = Addresses::Significant;
-    let options = ModuleOptions { functions, ..for_size(BackEnd::Object) };
+    let options = ModuleOptions { function_addresses: functions, ..for_size(BackEnd::Object) };
     compare("a thunk", options, &main, |module, merges| {
         define_all(module, &(first.clone() + &later));
         module.flush().unwrap();
@@ -145,8 +148,8 @@ fn callers_do_not_run_the_function_that_interposes_a_thunk() {
     });
 }
 
-/// A function whose callee was merged into an exported function once passed the address of that function by its
-/// symbol, and ran the one that interposed it.
+/// A function whose callee was merged into an exported function once passed the address of that
+/// function by its symbol, and ran the one that interposed it.
 #[test]
 fn a_function_passed_in_place_of_a_merged_callee_is_not_interposed() {
     // `f` is interposed. Not `d`, which calls `f`, but `e`, which calls an equal function.
@@ -160,7 +163,7 @@ fn a_function_passed_in_place_of_a_merged_callee_is_not_interposed() {
             for functions in [Addresses::Significant, Addresses::Insignificant] {
                 let options = for_size(BackEnd::Object);
                 let similar = Similar { callees: passed, ..options.similar };
-                let options = ModuleOptions { functions, similar, ..options };
+                let options = ModuleOptions { function_addresses: functions, similar, ..options };
                 compare(format_args!("first: {first}"), options, &main, |module, merges| {
                     define_all(module, &plus(first, "f", 5));
                     declare(module, "f", Linkage::Export, I64);

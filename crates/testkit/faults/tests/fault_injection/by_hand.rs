@@ -1,8 +1,8 @@
 //! Units made by hand, with properties that faults need and that random units hardly ever have.
 //!
-//! Sets of functions that differ in constants in a certain way, all of them local. They keep to the conventions by
-//! which units are run, except for those in [`RUN`], the only ones that are run. Some are meant as
-//! consecutive units.
+//! Sets of functions that differ in constants in a certain way, all of them local. They keep to the
+//! conventions by which units are run, except for those in [`RUN`], the only ones that are run.
+//! Some are meant as consecutive units.
 
 use crate::consecutive;
 use cranelift_codegen::ir::UserExternalName;
@@ -60,7 +60,7 @@ pub fn unit(number: u64) -> Unit {
         15 => consecutive::facts_of_emitted_functions(),
         16 => consecutive::addresses_of_an_eliminated_function(),
         17 => consecutive::pointer_to_an_eliminated_function(),
-        _ => unreachable!("so many there are"),
+        _ => unreachable!("these are all"),
     };
     let functions = texts.iter().map(|text| Member { attributes: free(), body: parse_one(text) });
     let mut functions: Vec<Member> = functions.collect();
@@ -203,8 +203,9 @@ block0(v0: i64, v1: i64):
     (0..).zip([("iadd", "v0"), ("isub", "v1")]).map(function).collect()
 }
 
-/// Two functions that differ in one constant, two others that differ in two, and a caller of each. The callers have one
-/// shape only as they are written: the callees take one extra argument, or two.
+/// Two functions that differ in one constant, two others that differ in two, and a caller of each.
+/// The callers have one shape only as they are written: the callees take one extra argument, or
+/// two.
 fn callees_in_different_bodies() -> Vec<String> {
     let callee = |own: u32| {
         let (work, last) = work("v3".into(), "v0".into());
@@ -282,7 +283,7 @@ block0(v0: i64, v1: i64):
     (0..3).map(function).collect()
 }
 
-/// Functions with a constant, one of which is called with a mismatched signature of as many parameters.
+/// Functions with a constant, one of which is called with a mismatched signature of equal length.
 fn mismatched_calls() -> Vec<String> {
     let function = |own: u32| {
         let (work, last) = work("v3".into(), "v1".into());
@@ -339,7 +340,8 @@ block0:
     [&eliminated()[..], &[takes.into()]].concat()
 }
 
-/// Functions that differ in their callees, which the next unit eliminates; then one function of each is called.
+/// Functions that differ in their callees, which the next unit eliminates; then one function of
+/// each is called.
 fn callees_that_are_eliminated_later() -> Vec<String> {
     let calls = |own: u32, callee: u32| {
         let lines = format!(
@@ -360,8 +362,8 @@ block0(v0: i64, v1: i64):
     vec![calls(0, 2), calls(1, 3), adds(2, 5), adds(3, 6), mixes(4, both, 9)]
 }
 
-/// A caller of a function that shares a parameterised body, and one of a later function that is equal and has fewer
-/// facts.
+/// A caller of a function that shares a parameterised body, and one of a later function that is
+/// equal and has fewer facts.
 fn callers_of_fewer_facts() -> Vec<String> {
     let loads = |own: u32, facts: &str, k: i64| {
         let lines = format!("block0(v0: i64, v1: i64):\n    v2 = load.i64 notrap {facts} v0\n");
@@ -382,8 +384,8 @@ block0(v0: i64, v1: i64):
     vec![loads(0, facts, 5), loads(1, facts, 6), calls(2, 0), loads(3, "", 5), calls(4, 3)]
 }
 
-/// Code that takes the address of a function that equals the first one, and later code that takes the address of the
-/// first one, which is significant.
+/// Code that takes the address of a function that equals the first one, and later code that takes
+/// the address of the first one, which is significant.
 fn addresses_by_class_and_by_symbol() -> Vec<String> {
     let adds = |own: u32| {
         format!(
@@ -407,7 +409,8 @@ block0:
     vec![adds(0), adds(1), takes(2, 1), takes(3, 0)]
 }
 
-/// Functions that differ in a constant, and callers that differ in nothing but which of these they call.
+/// Functions that differ in a constant, and callers that differ in nothing but which of these they
+/// call.
 fn callers_that_pass_constants() -> Vec<String> {
     let callee = |own: u32| {
         let (work, last) = work("v3".into(), "v0".into());
@@ -420,8 +423,8 @@ fn callers_that_pass_constants() -> Vec<String> {
     (0..4).map(callee).chain((0..4).map(caller)).collect()
 }
 
-/// A load in a loop of one of two functions, which may be moved out of it, through a pointer that is valid in that function
-/// only.
+/// A load in a loop of one of two functions, which may be moved out of it, through a pointer that
+/// is valid in that function only.
 fn load_of_one_function() -> Vec<String> {
     let function = |(own, (offset, load, read)): (u32, (i64, &str, &str))| {
         let (work, last) = work("v6".into(), "v1".into());
@@ -451,8 +454,8 @@ block2(v16: i64):
     (0..).zip([(1 << 40, "", "v1"), (3072, load, "v9")]).map(function).collect()
 }
 
-/// Functions that differ in a constant: one equals another one and is called by code that no other one resembles, and two
-/// functions take the address of one as that of a symbol.
+/// Functions that differ in a constant: one equals another one and is called by code that no other
+/// one resembles, and two functions take the address of one as that of a symbol.
 fn held_functions() -> Vec<String> {
     let adds = |(own, k)| mixes(own, "block0(v2: i64, v1: i64):\n", k);
     let mut functions: Vec<String> = (0..).zip([5, 6, 7, 6]).map(adds).collect();

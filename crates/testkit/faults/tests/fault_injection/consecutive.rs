@@ -1,4 +1,5 @@
-//! Units made by hand that are meant as consecutive units, which are run (see [`by_hand`](crate::by_hand)).
+//! Units made by hand that are meant as consecutive units, which are run (see
+//! [`by_hand`](crate::by_hand)).
 
 use crate::by_hand::eliminated;
 use cranelift_codegen::ir::UserExternalName;
@@ -6,8 +7,9 @@ use cranelift_mergefunc::cranelift_codegen;
 use cranelift_mergefunc::data::{Contents, DataAttributes, DataObject, DataReloc};
 use testkit::unit::DataMember;
 
-/// Functions, then three that call each other, and later ones that equal those but for one thing: two different ones of
-/// the cycle are one, one calls another function outside, or one has another constant.
+/// Functions, then three that call each other, and later ones that equal those but for one thing:
+/// two different ones of the cycle are one, one calls another function outside, or one has another
+/// constant.
 pub fn cycles() -> Vec<String> {
     let leaf = |(own, operation): (u32, &str)| {
         format!(
@@ -64,9 +66,10 @@ block2:
     functions
 }
 
-/// A function that reads memory twice and writes to it in between; later one with facts that do not hold for the first,
-/// of which the code must be kept; and equal callers of both, of which the second and the third are aligned to more than the
-/// first, so that the third can only be merged into the second. With the pointers that they get, the facts are true.
+/// A function that reads memory twice and writes to it in between; later one with facts that do not
+/// hold for the first, of which the code must be kept; and equal callers of both, of which the
+/// second and the third are aligned to more than the first, so that the third can only be merged
+/// into the second. With the pointers that they get, the facts are true.
 pub fn facts_of_emitted_functions() -> Vec<String> {
     let reads = |own: u32, facts: &str| {
         format!(
@@ -119,7 +122,8 @@ block0(v0: i64, v1: i64):
     ]
 }
 
-/// Later units use the address of a function that the first one eliminates: in code, twice, and by a table.
+/// Later units use the address of a function that the first one eliminates: in code, twice, and by
+/// a table.
 pub fn addresses_of_an_eliminated_function() -> Vec<String> {
     let takes = |own: u32| {
         format!(
@@ -138,7 +142,7 @@ block0(v0: i64, v1: i64):
     [&eliminated()[..], &[takes(2), takes(3)]].concat()
 }
 
-/// The same, by a table only.
+/// An eliminated function whose address only a table takes.
 pub fn pointer_to_an_eliminated_function() -> Vec<String> {
     let reads = "function u0:2(i64, i64) -> i64 tail {
     sig0 = (i64, i64) -> i64 tail

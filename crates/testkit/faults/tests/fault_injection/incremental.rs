@@ -1,4 +1,5 @@
-//! Oracles of incremental merging: programs in several flushes, executed; units one after the other, proved.
+//! Oracles of incremental merging: programs in several flushes, executed; units one after the
+//! other, proved.
 //!
 //! Programs that are executed are not proved, so that these oracles share nothing.
 
@@ -51,8 +52,8 @@ pub fn streams_program_otherwise(case: u64) -> bool {
     checked(&draw(case), &mut check).is_err()
 }
 
-/// Programs that random ones hardly ever contain: `d` means a function that equals `f`, which is exported in the
-/// end.
+/// Programs that random ones hardly ever contain: `d` means a function that equals `f`, which is
+/// exported in the end.
 fn interposed_programs() -> [String; 4] {
     let mixes = |name: &str, callee: &str, k: i64| {
         let lines = (3..20)
@@ -76,8 +77,8 @@ block0(v0: i64):
     [
         // `g` is merged into `f`.
         plus("local", "f", 5) + &plus("local", "g", 5) + &calls("export", "d", "g"),
-        // `f` is an extra argument that the thunk of a caller of `f` passes; `d`, which calls a duplicate of `f`,
-        // is merged with that caller.
+        // `f` is an extra argument that the thunk of a caller of `f` passes; `d`, which calls a
+        // duplicate of `f`, is merged with that caller.
         plus("export", "f", 5)
             + &plus("export", "g", 5)
             + &plus("export", "h", 6)
@@ -86,8 +87,8 @@ block0(v0: i64):
             + &mixes("y", "h", 3),
         // `f`, which can be interposed, equals `d`.
         plus("preemptible", "f", 5) + &plus("export", "d", 5),
-        // `f` is called by the private copy of preemptible functions, one of which calls `pinned`, a duplicate of `f`. Nothing
-        // is merged into `f`.
+        // `f` is called by the private copy of preemptible functions, one of which calls `pinned`,
+        // a duplicate of `f`. Nothing is merged into `f`.
         plus("export", "f", 5)
             + &plus("local", "pinned", 5)
             + &preemptible("p", "f")
@@ -95,7 +96,8 @@ block0(v0: i64):
     ]
 }
 
-/// Another definition of `f`, which may interpose `f`, but not the functions that were merged into it.
+/// Another definition of `f`, which may interpose `f`, but not the functions that were merged into
+/// it.
 const INTERPOSES: &str = "#include <stdio.h>
 long d(long);
 long f(long x) { return 4242; }
@@ -106,7 +108,7 @@ int main(void) { printf(\"%ld\\n\", d(7)); }
 fn prints(program: &str, is_merged: bool) -> String {
     let options = ModuleOptions {
         back_end: BackEnd::Object,
-        functions: Addresses::Significant,
+        function_addresses: Addresses::Significant,
         similar: Similar { policy: Policy::Size, ..Similar::default() },
         prove: Prove::Never,
         merge_limit: if is_merged { None } else { Some(0) },
@@ -129,8 +131,8 @@ fn prints(program: &str, is_merged: bool) -> String {
     printed.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Whether some program behaves differently as a part of an executable, or of a shared library of which another
-/// image defines some functions as well.
+/// Whether some program behaves differently as a part of an executable, or of a shared library of
+/// which another image defines some functions as well.
 pub fn is_linked_otherwise(case: u64) -> bool {
     // One at a time, in directories of their own.
     static LINKER: OnceLock<Mutex<Linker>> = OnceLock::new();
@@ -150,8 +152,8 @@ pub fn is_linked_otherwise(case: u64) -> bool {
     catch_unwind(AssertUnwindSafe(check)).unwrap_or(true)
 }
 
-/// Whether the functions of a unit can be used as consecutive units: a pointer into a function that was eliminated
-/// means nothing.
+/// Whether the functions of a unit can be used as consecutive units: a pointer into a function that
+/// was eliminated means nothing.
 fn is_of_use(unit: &Unit) -> bool {
     !unit.functions.iter().any(Member::points_inside)
 }
@@ -173,8 +175,8 @@ impl Bodies for Held<'_> {
     }
 }
 
-/// Whether something is wrong with the plan of one of the units into which a unit is divided, of given sizes or
-/// of any.
+/// Whether something is wrong with the plan of one of the units into which a unit is divided, of
+/// given sizes or of any.
 fn is_wrong_in_steps(
     unit: &Unit,
     sizes: &[usize],
@@ -210,7 +212,8 @@ fn is_wrong_in_steps(
     false
 }
 
-/// A unit, and the units into which it is divided, merged one after the other, as one program. Some functions are called.
+/// A unit, and the units into which it is divided, merged one after the other, as one program. Some
+/// functions are called.
 pub fn in_steps(
     unit: &Unit,
     sizes: &[usize],

@@ -9,9 +9,10 @@ use std::time::Instant;
 
 /// The oracles that must notice each fault; `ConstantHash` is not a fault.
 ///
-/// If the walk overlooks something, another function has the same encoding, and the checker, which reads the
-/// functions independently, refuses the merge. If the plan merges too much, the laws of a plan and the checker
-/// report it. If references are compared wrongly, classes are not those of the definition.
+/// If the walk overlooks something, another function has the same encoding, and the checker, which
+/// reads the functions independently, refuses the merge. If the plan merges too much, the laws of a
+/// plan and the checker report it. If references are compared wrongly, classes are not those of the
+/// definition.
 const MATRIX: &[(Fault, &[Oracle])] = &[
     (ShuffleMask, &[Sensitivity, Checker]),
     (AtomicOperator, &[Sensitivity, Checker]),
@@ -277,7 +278,7 @@ fn thunks_notice_their_faults() {
     notices_its_faults(Thunks);
 }
 
-/// What every oracle reports on the same input without a fault, and with `ConstantHash`.
+/// The reports of every oracle on an input without a fault, and with `ConstantHash`.
 #[test]
 fn nothing_is_noticed_where_nothing_is_wrong() {
     for oracle in Oracle::ALL {
@@ -300,8 +301,8 @@ fn nothing_is_noticed_where_nothing_is_wrong() {
     }
 }
 
-/// For the faults whose names contain one of the comma-separated texts of `FAULTS`; with `MUST`, only for the
-/// oracles that must notice them. `CASES` is the most cases of each oracle.
+/// For the faults whose names contain one of the comma-separated texts of `FAULTS`; with `MUST`,
+/// only for the oracles that must notice them. `CASES` is the most cases of each oracle.
 #[test]
 #[ignore = "prints the whole matrix, which takes long"]
 fn print_the_matrix() {

@@ -1,5 +1,6 @@
-//! Wrong plans that leave references to functions without code: a merging module refuses to emit any of them, though
-//! nothing is proved, and says which function or object refers to what, and why there is nothing.
+//! Wrong plans that leave references to functions without code: a merging module refuses to emit
+//! any of them, though nothing is proved, and says which function or object refers to what, and why
+//! there is nothing.
 
 use cranelift_codegen::binemit::Reloc;
 use cranelift_mergefunc::fault_injection::{Fault, planted};

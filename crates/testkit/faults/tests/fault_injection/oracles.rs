@@ -49,9 +49,9 @@ pub enum Oracle {
     Differential,
     /// A merged program of several flushes does what the unmerged one does, in a JIT.
     Incremental,
-    /// The same by the library alone, unit by unit.
+    /// Random incremental programs by the library alone, unit by unit.
     Library,
-    /// The same for objects that are linked, also with functions interposed.
+    /// Random incremental programs as objects that are linked, also with functions interposed.
     Linked,
     /// A merging module behaves as a plain one under the same random calls.
     Modules,
@@ -61,7 +61,7 @@ pub enum Oracle {
     Streaming,
     /// Units that are planned apart do what they do as one.
     Units,
-    /// What several units have is the same code.
+    /// Copies in several units have equal code.
     Copies,
     /// Frames of merged programs are those of unmerged ones.
     Frames,
@@ -155,8 +155,8 @@ const NEAR_MISSES: u32 = 78;
 /// The namespace of callers that are not added to all mergers.
 const CALLERS: u32 = 79;
 
-/// Seeds of units and programs that come first, since faults are noticed there: otherwise it would take as long to come to
-/// them as all else.
+/// Seeds of units and programs that come first, since faults are noticed there: otherwise it would
+/// take as long to come to them as all else.
 const STREAMED_FIRST: [u64; 13] = [0, 1, 2, 4, 9, 13, 23, 29, 33, 34, 49, 59, 83];
 const LIBRARY_FIRST: [u64; 2] = [2, 13];
 
@@ -190,7 +190,8 @@ fn mutants() -> &'static [(Function, Function)] {
     })
 }
 
-/// The function with another entry in a table at the place of the old one, so that all indices stay.
+/// The function with another entry in a table at the place of the old one, so that all indices
+/// stay.
 fn other_contents(func: &Function) -> Option<Function> {
     let (&handle, data) = func.dfg.constants.iter().next()?;
     let mut other = func.clone();
@@ -242,7 +243,8 @@ block0:
     ]
 }
 
-/// Two tables that differ in a section, or in the addend of a pointer, and a third that they point to.
+/// Two tables that differ in a section, or in the addend of a pointer, and a third that they point
+/// to.
 fn tables(seed: u64) -> Unit {
     let symbol = |index| UserExternalName::new(4, index);
     let table = |index, addend, section: Option<&str>| {
@@ -370,7 +372,8 @@ fn differs(fault: Option<Fault>, unit: &Unit, case: u64) -> bool {
     runs_differently(fault, || Comparison::new(&parts, case, Effort::default()))
 }
 
-/// Whether the two programs of a comparison, which is made with a fault injected, behave differently.
+/// Whether the two programs of a comparison, which is made with a fault injected, behave
+/// differently.
 fn runs_differently(
     fault: Option<Fault>,
     compare: impl FnOnce() -> Option<Comparison>,
@@ -398,7 +401,8 @@ pub fn runs_differently_at(
 /// A bound of held bytes that most units reach.
 const BOUND: usize = 8 << 10;
 
-/// Whether a unit behaves differently if its IR was not kept. Nothing else is asserted: only what runs counts.
+/// Whether a unit behaves differently if its IR was not kept. Nothing else is asserted: only what
+/// runs counts.
 fn streams_otherwise(fault: Option<Fault>, case: u64) -> bool {
     let unit = match case {
         0 => by_hand::unit(by_hand::STREAMED),

@@ -14,7 +14,8 @@ use testkit::generate::unit::GeneratedUnit;
 use testkit::unit::{DataMember, Member, Unit};
 use testkit::support::{Rng, free, parse};
 
-/// Functions of a text, planned with a merge limit of 0, so that the tests can set dispositions themselves.
+/// Functions of a text, planned with a merge limit of 0, so that the tests can set dispositions
+/// themselves.
 fn unit(text: &str) -> Unit {
     let functions = parse(text).into_iter().map(|body| Member { attributes: free(), body });
     let options = Options { merge_limit: Some(0), prove: Prove::Never, ..Options::default() };
@@ -53,8 +54,8 @@ block0:
 }
 ";
 
-/// A plan is right only if the functions that `apply` rewrites are right: the checker checks the rewritten
-/// functions.
+/// A plan is right only if the functions that `apply` rewrites are right: the checker checks the
+/// rewritten functions.
 #[test]
 fn wrong_rewrites_are_refused() {
     // `u0:1` is eliminated; other functions call it and take its address.

@@ -1,7 +1,9 @@
-//! Units that are planned apart: linked, they do what they do as one unit, and what several of them have is the same code.
+//! Units that are planned apart: linked, they do what they do as one unit, and what several of them
+//! have is the same code.
 //!
-//! Nothing is proved, and what runs is not compared as code, so that these oracles share nothing. By hand, there are two
-//! units for each property that faults need; random ones hardly ever have it.
+//! Nothing is proved, and what runs is not compared as code, so that these oracles share nothing.
+//! By hand, there are two units for each property that faults need; random ones hardly ever have
+//! it.
 
 use crate::oracles::runs_differently_at;
 use arbitrary::Unstructured;
@@ -114,13 +116,13 @@ fn by_hand(content: ContentAddressing<'static>, functions: Two) -> (Unit, Vec<Un
     (of(functions.concat()), functions.map(of).to_vec())
 }
 
-/// A function of this number, which does the same as others but for its first instructions.
+/// A function of this number, which equals others but for its first instructions.
 fn function(own: u32, header: &str, first: &str) -> Member {
     let text = long_function(&format!("u0:{own}"), header, first);
     Member { attributes: free(), body: parse_one(&text) }
 }
 
-/// The same, with attributes.
+/// A member with other attributes.
 fn with(attributes: Attributes, member: Member) -> Member {
     Member { attributes, ..member }
 }
@@ -175,8 +177,8 @@ block2:
     [vec![calls(1, 2, "imul"), calls(2, 1, "iadd")], vec![calls(3, 4, "imul"), calls(4, 3, "bxor")]]
 }
 
-/// They read through a pointer twice and write in between; in one of them, what is read does not change. There are some of
-/// each, since it depends on digests which copy is kept.
+/// They read through a pointer twice and write in between; in one of them, what is read does not
+/// change. There are some of each, since it depends on digests which copy is kept.
 fn facts() -> Two {
     const OPERATIONS: [&str; 8] = ["iadd", "bxor", "isub", "imul", "band", "bor", "rotl", "ushr"];
     let reads = |own: u32, flags: &str| {
@@ -275,8 +277,8 @@ fn more_arguments() -> Two {
     ]
 }
 
-/// Functions of one shape that differ in whom they call: one of them calls a function that equals another one of them, by a
-/// symbol that merging eliminates.
+/// Functions of one shape that differ in whom they call: one of them calls a function that equals
+/// another one of them, by a symbol that merging eliminates.
 fn rows_that_pass_each_other() -> Two {
     [
         vec![leaf(10, "popcnt"), calls(1, 10), calls(2, 10), calls(3, 2)],

@@ -1,4 +1,4 @@
-//! The bucket in hand: its functions and data objects, and their different encodings.
+//! The encodings of one bucket: its functions and data objects, and their different encodings.
 //!
 //! It groups by equal encodings, and does not walk anything itself.
 
@@ -16,7 +16,7 @@ const KEPT_BYTES: usize = 4 << 20;
 /// Encodings among which one is looked for without a table.
 const FEW: usize = 8;
 
-pub(super) struct InHand {
+pub(super) struct BucketEncodings {
     /// See [`KEPT_BYTES`].
     budget: usize,
     rows: Vec<Row>,
@@ -35,9 +35,10 @@ pub(super) struct InHand {
 /// A member of the bucket.
 struct Row {
     node: Node,
-    /// Its encoding, in [`InHand::firsts`].
+    /// Its encoding, in [`BucketEncodings::firsts`].
     first: u32,
-    /// Where its references begin in [`InHand::callees`]. They end where those of the next row begin.
+    /// Where its references begin in [`BucketEncodings::callees`]. They end where those of the next
+    /// row begin.
     callees: usize,
 }
 
@@ -45,15 +46,16 @@ struct Row {
 struct First {
     hash: StructuralHash,
     row: u32,
-    /// Index into [`InHand::stored`]; `u32::MAX` if it is not kept.
+    /// Index into [`BucketEncodings::stored`]; `u32::MAX` if it is not kept.
     stored: u32,
 }
 
-/// Encodings with one hash, in their order: the author of a unit can make any number of hashes collide.
+/// Encodings with one hash, in their order: the author of a unit can make any number of hashes
+/// collide.
 #[derive(Default)]
 struct Ordered {
-    /// Numbers of encodings, ascending by encoding. No chunk is empty, and none is long, so that little has to be moved for a new
-    /// one.
+    /// Numbers of encodings, ascending by encoding. No chunk is empty, and none is long, so that
+    /// little has to be moved for a new one.
     chunks: Vec<Vec<u32>>,
 }
 
@@ -70,8 +72,8 @@ struct Position {
 }
 
 impl Ordered {
-    /// Looks for an encoding. `compare` says how the one of a number is ordered relative to it; if there is an equal one, that is
-    /// what it is called with last. O(log n) comparisons.
+    /// Looks for an encoding. `compare` says how the one of a number is ordered relative to it; if
+    /// there is an equal one, that is what it is called with last. O(log n) comparisons.
     fn find(&self, mut compare: impl FnMut(u32) -> Ordering) -> Result<u32, (usize, usize)> {
         let not_behind = |chunk: &Vec<u32>| compare(chunk[0]) != Ordering::Greater;
         let chunk = self.chunks.partition_point(not_behind).saturating_sub(1);
@@ -104,9 +106,9 @@ struct Stored {
     streams: [usize; 4],
 }
 
-impl Default for InHand {
+impl Default for BucketEncodings {
     fn default() -> Self {
-        InHand {
+        BucketEncodings {
             budget: KEPT_BYTES,
             rows: Vec::new(),
             callees: Vec::new(),
@@ -120,10 +122,11 @@ impl Default for InHand {
     }
 }
 
-impl InHand {
+impl BucketEncodings {
     /// Makes it empty, and keeps its memory.
     pub fn clear(&mut self) {
-        let InHand { rows, callees, firsts, by_hash, collisions, stored, streams, .. } = self;
+        let BucketEncodings { rows, callees, firsts, by_hash, collisions, stored, streams, .. } =
+            self;
         collisions.clear();
         rows.clear();
         callees.clear();
@@ -138,8 +141,8 @@ impl InHand {
         self.rows.is_empty()
     }
 
-    /// Adds an item, and returns whether its encoding equals none before it. `walk` writes the encoding of an item that
-    /// was added before.
+    /// Adds an item, and returns whether its encoding equals none before it. `walk` writes the
+    /// encoding of an item that was added before.
     pub fn push(
         &mut self,
         node: Node,
@@ -157,11 +160,11 @@ impl InHand {
         is_new
     }
 
-    /// Adds the items of `other`, behind its own. Returns whether each encoding of `other` equals none before it. `walk`
-    /// as for [`InHand::push`].
+    /// Adds the items of `other`, behind its own. Returns whether each encoding of `other` equals
+    /// none before it. `walk` as for [`BucketEncodings::push`].
     pub fn append(
         &mut self,
-        other: &InHand,
+        other: &BucketEncodings,
         mut walk: impl FnMut(Node, &mut Encoding),
     ) -> Vec<bool> {
         let mut encoding = Encoding::default();
@@ -200,14 +203,16 @@ impl InHand {
         encoding.references.extend_from_slice(references);
     }
 
-    /// The number of an equal encoding, or where a new one goes. Compares encodings with this hash only, O(log n) of n.
+    /// The number of an equal encoding, or where a new one goes. Compares encodings with this hash
+    /// only, O(log n) of n.
     fn find(
         &mut self,
         hash: StructuralHash,
         encoding: &Encoding,
         mut walk: impl FnMut(Node, &mut Encoding),
     ) -> Result<u32, Position> {
-        let InHand { rows, firsts, by_hash, collisions, stored, streams, again, .. } = self;
+        let BucketEncodings { rows, firsts, by_hash, collisions, stored, streams, again, .. } =
+            self;
         let has_hash = |number: u32| firsts[number as usize].hash == hash;
         let first = match by_hash {
             Some(by_hash) => by_hash.find(hash.0 as u64, |&number| has_hash(number)).copied(),
@@ -237,13 +242,13 @@ impl InHand {
         found.map_err(|(chunk, at)| Position { first: Some(first), chunk, at })
     }
 
-    /// Adds an encoding that equals none before it, where [`find`](InHand::find) says.
+    /// Adds an encoding that equals none before it, where [`find`](BucketEncodings::find) says.
     fn push_first(&mut self, hash: StructuralHash, encoding: &Encoding, position: Position) -> u32 {
         let stored = match self.streams.len() < self.budget {
             true => self.store(encoding),
             false => u32::MAX,
         };
-        let InHand { firsts, by_hash, collisions, .. } = self;
+        let BucketEncodings { firsts, by_hash, collisions, .. } = self;
         let number = firsts.len() as u32;
         firsts.push(First { hash, row: self.rows.len() as u32, stored });
         let Position { first, chunk, at } = position;
@@ -281,7 +286,8 @@ impl InHand {
         self.stored.len() as u32 - 1
     }
 
-    /// The rows, those of equal encodings next to each other and in the order in which they were added.
+    /// The rows, those of equal encodings next to each other and in the order in which they were
+    /// added.
     pub fn by_encoding(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.rows.len() as u32).collect();
         order.sort_by_key(|&row| self.encoding_of(row));
@@ -322,24 +328,25 @@ mod tests {
         (StructuralHash((content / 2).into()), encoding)
     }
 
-    /// With any budget the classes are the same: what is not kept is walked again.
+    /// With any budget the classes are equal: an encoding that is not kept is walked again.
     #[test]
     fn what_does_not_fit_is_walked_again() {
         arbtest::arbtest(|u| {
             let contents: Vec<u8> =
                 (0..24).map(|_| u.int_in_range(0..=2)).collect::<Result<_, _>>()?;
             let budget = *u.choose(&[0, 1, 40, usize::MAX])?;
-            let mut in_hand = InHand { budget, ..InHand::default() };
+            let mut encodings = BucketEncodings { budget, ..BucketEncodings::default() };
             for (at, &content) in contents.iter().enumerate() {
                 let (hash, own) = encoding(content);
                 let walk = |node: Node, out: &mut Encoding| {
                     assert!(budget < usize::MAX, "walked again although it is kept");
                     *out = encoding(contents[node.index()]).1;
                 };
-                in_hand.push(Node::new(at), hash, &own, walk);
+                encodings.push(Node::new(at), hash, &own, walk);
             }
-            let order = in_hand.by_encoding();
-            let classes = order.chunk_by(|&a, &b| in_hand.encoding_of(a) == in_hand.encoding_of(b));
+            let order = encodings.by_encoding();
+            let classes =
+                order.chunk_by(|&a, &b| encodings.encoding_of(a) == encodings.encoding_of(b));
             let mut seen = Vec::new();
             for class in classes {
                 let content = contents[class[0] as usize];
@@ -347,7 +354,7 @@ mod tests {
                 seen.push(content);
                 assert!(class.is_sorted(), "in the order in which they were added");
                 for &row in class {
-                    let (node, callees) = in_hand.row(row);
+                    let (node, callees) = encodings.row(row);
                     assert_eq!(contents[node.index()], content);
                     assert_eq!(*callees, [Node::new(content.into())]);
                 }
@@ -357,8 +364,8 @@ mod tests {
         });
     }
 
-    /// An author who makes hashes collide makes a function cost as many comparisons as a binary search takes, and a comparison is a
-    /// walk where nothing is kept. It was one with each function of its hash.
+    /// An author who makes hashes collide makes a function cost a binary search of comparisons, and
+    /// a comparison is a walk where nothing is kept. It was one with each function of its hash.
     #[test]
     fn functions_whose_hashes_collide_take_a_logarithm_of_comparisons_each() {
         const COUNT: usize = 20_000;
@@ -376,7 +383,7 @@ mod tests {
         let orders: [Vec<usize>; 3] =
             [(0..COUNT).collect(), (0..COUNT).rev().collect(), random.take(COUNT).collect()];
         for contents in orders {
-            let mut in_hand = InHand { budget: 0, ..InHand::default() };
+            let mut encodings = BucketEncodings { budget: 0, ..BucketEncodings::default() };
             let (mut walks, mut most) = (0, 0);
             for (at, &content) in contents.iter().enumerate() {
                 let (hash, own) = of(content);
@@ -385,23 +392,24 @@ mod tests {
                     walks += 1;
                     *out = of(contents[node.index()]).1;
                 };
-                in_hand.push(Node::new(at), hash, &own, walk);
+                encodings.push(Node::new(at), hash, &own, walk);
                 most = most.max(walks - before);
             }
             let of_one_hash = (COUNT / 16).ilog2() as usize + 1;
             assert!(most <= of_one_hash + 2, "{most} comparisons of one function");
             assert!(walks <= COUNT * (of_one_hash + 2), "{walks} comparisons");
             let distinct: alloc::collections::BTreeSet<usize> = contents.iter().copied().collect();
-            assert_eq!(in_hand.firsts.len(), distinct.len());
+            assert_eq!(encodings.firsts.len(), distinct.len());
             let is_right = |(at, &content): (usize, &usize)| {
-                let first = in_hand.firsts[in_hand.encoding_of(at as u32) as usize].row;
+                let first = encodings.firsts[encodings.encoding_of(at as u32) as usize].row;
                 contents[first as usize] == content
             };
             assert!(contents.iter().enumerate().all(is_right));
         }
     }
 
-    /// However items are divided into pieces, and whatever is kept of these, the classes are those of one piece.
+    /// However items are divided into pieces, and whatever is kept of these, the classes are those
+    /// of one piece.
     #[test]
     fn pieces_are_put_together() {
         arbtest::arbtest(|u| {
@@ -409,16 +417,19 @@ mod tests {
                 (0..24).map(|_| u.int_in_range(0..=5)).collect::<Result<_, _>>()?;
             let walk = |node: Node, out: &mut Encoding| *out = encoding(contents[node.index()]).1;
             let piece = |range: Range<usize>, budget| {
-                let mut in_hand = InHand { budget, ..InHand::default() };
+                let mut encodings = BucketEncodings { budget, ..BucketEncodings::default() };
                 for at in range {
                     let (hash, own) = encoding(contents[at]);
-                    in_hand.push(Node::new(at), hash, &own, walk);
+                    encodings.push(Node::new(at), hash, &own, walk);
                 }
-                in_hand
+                encodings
             };
             let whole = piece(0..24, usize::MAX);
             let bounds = [0, u.int_in_range(0..=12)?, u.int_in_range(12..=24)?, 24];
-            let mut put = InHand { budget: *u.choose(&[0, 40, usize::MAX])?, ..InHand::default() };
+            let mut put = BucketEncodings {
+                budget: *u.choose(&[0, 40, usize::MAX])?,
+                ..BucketEncodings::default()
+            };
             for bounds in bounds.windows(2) {
                 let budget = *u.choose(&[0, 1, 40, usize::MAX])?;
                 let further = piece(bounds[0]..bounds[1], budget);
