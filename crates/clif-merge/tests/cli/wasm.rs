@@ -273,7 +273,7 @@ fn temporary_files_are_removed() {
     }
 }
 
-/// The first table of README.md has figures of such units.
+/// The first table of figures in docs/units.md is of such units.
 #[test]
 fn a_unit_that_is_written_as_text_is_the_unit_of_the_module() {
     let directory = temporary();
