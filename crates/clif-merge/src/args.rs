@@ -6,7 +6,7 @@
 use crate::canonical::canonicalize;
 use crate::exit::usage;
 use crate::input::{Files, Sources};
-use crate::jobs::JobsArg;
+use crate::jobs::Jobs;
 use crate::progress::ProgressLine;
 use anyhow::Result;
 use clap::ValueEnum;
@@ -157,13 +157,19 @@ impl Input {
         Files::read(&self.paths)
     }
 
-    /// Reads the unit from its texts. Functions that are not valid for every target are verified for
-    /// that of `isa`.
+    /// Reads the unit from its texts, on the threads of `jobs`. Functions that are not valid for every target are verified
+    /// for that of `isa`.
     ///
     /// # Errors
     ///
     /// What cannot be read, with path and line.
-    pub fn read(&self, sources: &Sources, isa: &dyn TargetIsa, general: &General) -> Result<Unit> {
+    pub fn read(
+        &self,
+        sources: &Sources,
+        isa: &dyn TargetIsa,
+        jobs: &Jobs,
+        general: &General,
+    ) -> Result<Unit> {
         let mut marks = self.defaults.marks()?;
         let Defaults { linkage, addresses, data_addresses, .. } = self.defaults;
         let defaults = |otherwise: Attributes| Attributes {
@@ -175,9 +181,11 @@ impl Input {
         let functions = defaults(Attributes::default());
         let defaults = unit::Defaults { functions, data_addresses };
         let verifier = Verifier::new(isa);
-        let reading = Reading { defaults, marks, call_conv: CallConv::Fast, verifier: &verifier };
+        let call_conv = CallConv::Fast;
+        let parallel = jobs.count() > 1;
+        let reading = Reading { defaults, marks, call_conv, verifier: &verifier, parallel };
         let mut progress = ProgressLine::new("reading", 0, general.quiet);
-        unit::parse_unit_with(&sources.texts, reading, &mut progress)
+        jobs.run(|| unit::parse_unit_with(&sources.texts, reading, &mut progress))
     }
 }
 
@@ -434,16 +442,16 @@ impl Common {
         Ok(isa)
     }
 
-    /// Reads a unit for one target, with WebAssembly translated on the threads of `jobs`.
+    /// Reads a unit for one target, on the threads of `jobs`.
     ///
     /// # Errors
     ///
     /// Those of [`Common::isa`], and what cannot be read or translated, with path and line.
-    pub fn read(&self, input: &Input, jobs: JobsArg) -> Result<ReadUnit> {
+    pub fn read(&self, input: &Input, jobs: &Jobs) -> Result<ReadUnit> {
         let files = input.open()?;
         let isa = self.isa(files.texts())?;
-        let sources = files.translate(&*isa, &jobs, &self.general)?;
-        let mut unit = input.read(&sources, &*isa, &self.general)?;
+        let sources = files.translate(&*isa, jobs, &self.general)?;
+        let mut unit = input.read(&sources, &*isa, jobs, &self.general)?;
         self.pass.prepare(&mut unit, &*isa);
         Ok(ReadUnit { isa, texts: sources.texts, unit })
     }

@@ -145,7 +145,8 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if output.is_terminal() {
         return Err(usage("an object file is not written to a terminal; use -o FILE"));
     }
-    let ReadUnit { isa, texts, unit } = common.read(&input, jobs)?;
+    let jobs = jobs.start()?;
+    let ReadUnit { isa, texts, unit } = common.read(&input, &jobs)?;
     // With settings that are wrong for the format, Cranelift makes wrong code.
     for (function, func) in unit.functions.iter().enumerate() {
         check_settings(func, &*isa)
@@ -169,7 +170,6 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     if unwind && !elf {
         return Err(usage("--unwind is for ELF objects only"));
     }
-    let jobs = jobs.start()?;
     let options = (!no_merge).then(|| ModuleOptions {
         // Frames are found by the merge map.
         backtraces: functions_of.is_some(),

@@ -1,9 +1,9 @@
 //! The part of a report about families: functions that the source writes once, such as all instances of a generic
-//! function. And about near misses: functions that could share a body, and do not.
+//! function. And about near misses: functions that share no body because it would save too little.
 //!
 //! What is one family is said by the names of the source; nothing depends on it.
 
-use crate::decisions::{Decision, by_name};
+use crate::decisions::Decision;
 use crate::measure::Sizes;
 use crate::report::new_body_for;
 use clif_unit::names::{Names, family};
@@ -28,7 +28,7 @@ pub struct Family {
     pub saved: i64,
 }
 
-/// Functions that share no body although they differ in little.
+/// Functions that share no body, although one body for all of them would save bytes: too few for the policy.
 #[derive(Debug, Serialize)]
 pub struct NearMiss {
     /// The name of the first one, as `why` takes it.
@@ -36,23 +36,49 @@ pub struct NearMiss {
     /// What the source calls it, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_name: Option<String>,
+    /// See [`Decision::relation`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relation: Option<String>,
     /// How many functions these are.
     pub functions: usize,
     /// The functions.
     #[serde(skip)]
     pub members: Vec<FunctionIndex>,
-    /// In how many constants or callees they differ, if in nothing else.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parameters: Option<usize>,
-    /// The stable id of the rule of their first difference.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_difference: Option<String>,
-    /// Bytes of code of all of them but the largest, or, of two that only begin with the same opcodes, of as much of the
-    /// smaller one: what is at stake.
-    pub at_stake: u64,
-    /// Bytes that one body for all would save, as far as that is known. Negative if it would take more.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub would_save: Option<i64>,
+    /// How many extra arguments the body would receive: for constants and callees in which the functions differ, and for
+    /// where it branches.
+    pub parameters: usize,
+    /// In what they differ.
+    pub differ_in: DifferIn,
+    /// Bytes of code of all of them.
+    pub bytes: u64,
+    /// Bytes that one body for all would save.
+    pub would_save: i64,
+}
+
+/// In what functions differ that could share a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DifferIn {
+    /// Constants, callees and other references, and nothing else.
+    Operands,
+    /// Instructions as well.
+    Instructions,
+}
+
+impl NearMiss {
+    /// What to show beside the name.
+    pub fn label(&self) -> Option<&str> {
+        self.source_name.as_deref().or(self.relation.as_deref())
+    }
+
+    /// In what the functions differ.
+    pub fn difference(&self) -> String {
+        match (self.differ_in, self.parameters) {
+            (DifferIn::Operands, 1) => "1 constant or callee".to_owned(),
+            (DifferIn::Operands, count) => format!("{count} constants or callees"),
+            (DifferIn::Instructions, _) => "a few instructions".to_owned(),
+        }
+    }
 }
 
 /// The name of a function's family, if the source names the function.
@@ -95,59 +121,41 @@ pub fn families(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Fam
     families
 }
 
-/// The functions that share no body although they differ in little, those with most at stake first.
+/// The functions that share no body although one would save bytes, those first where it would save most.
 pub fn near_misses(plan: &Plan, decisions: &[Decision], rows: usize) -> Vec<NearMiss> {
-    let size = |at: &FunctionIndex| decisions[at.index()].bytes_before;
+    let is_kept = |&at: &FunctionIndex| {
+        at.index() < plan.added() && plan.entry(at).disposition() == Disposition::Keep
+    };
     let mut misses: Vec<NearMiss> = Vec::new();
-    let mut add = |members: Vec<FunctionIndex>, parameters, at_stake, would_save| {
+    for set in plan.similar_sets() {
+        let SimilarSet { members, parameters, selects, body, saved } = set;
+        // The prediction is of all members.
+        let (None, Some(would_save @ 1..), true) = (body, *saved, members.iter().all(is_kept))
+        else {
+            continue;
+        };
         let first = &decisions[members[0].index()];
-        let difference = first.resembles.as_ref().and_then(|resembled| resembled.rule.clone());
+        let differ_in = if *selects { DifferIn::Instructions } else { DifferIn::Operands };
         misses.push(NearMiss {
             function: first.name.clone(),
             source_name: first.source_name.clone(),
+            relation: first.relation.clone(),
             functions: members.len(),
-            members,
-            parameters,
-            first_difference: difference,
-            at_stake,
+            members: members.clone(),
+            parameters: *parameters,
+            differ_in,
+            bytes: members.iter().map(|at| decisions[at.index()].bytes_before).sum(),
             would_save,
         });
-    };
-    for SimilarSet { members, parameters, selects: _, body, saved } in plan.similar_sets() {
-        let kept: Vec<FunctionIndex> = members
-            .iter()
-            .copied()
-            .filter(|&at| at.index() < plan.added())
-            .filter(|&at| plan.entry(at).disposition() == Disposition::Keep)
-            .collect();
-        let all: u64 = kept.iter().map(size).sum();
-        let largest = kept.iter().map(size).max().unwrap_or(0);
-        if body.is_none() && kept.len() > 1 && all > largest {
-            add(kept, Some(*parameters), all - largest, *saved);
-        }
     }
-    let indices = by_name(decisions);
-    let other_of = |at: usize| {
-        let resembled = decisions[at].resembles.as_ref()?;
-        Some((*indices.get(&*resembled.name)?, resembled.common?))
-    };
-    let pair = |at: usize| {
-        let (other, common) = other_of(at)?;
-        let pair = [at, other].map(FunctionIndex::new);
-        let smaller = pair.iter().map(size).min().unwrap_or(0);
-        Some((smaller * common as u64 / 100, pair))
-    };
-    let mut pairs: Vec<(u64, [FunctionIndex; 2])> = (0..plan.added()).filter_map(pair).collect();
-    pairs.sort_by_key(|&(at_stake, _)| std::cmp::Reverse(at_stake));
-    // Each function is in one pair at most: of a hundred that resemble each other, not all are listed.
+    misses.sort_by_key(|miss| std::cmp::Reverse(miss.would_save));
+    // Each function is in one of them: a function that was tried with several others would be in many.
     let mut listed = HashSet::new();
-    for (at_stake, pair) in pairs {
-        if at_stake > 0 && pair.iter().all(|function| !listed.contains(function)) {
-            listed.extend(pair);
-            add(pair.to_vec(), None, at_stake, None);
-        }
-    }
-    misses.sort_by_key(|miss| std::cmp::Reverse(miss.at_stake));
+    misses.retain(|miss| {
+        let is_new = miss.members.iter().all(|member| !listed.contains(member));
+        listed.extend(miss.members.iter().copied().filter(|_| is_new));
+        is_new
+    });
     misses.truncate(rows);
     misses
 }

@@ -5,7 +5,7 @@
 //! feature `wasm`, there is no such crate, and WebAssembly is refused.
 
 use crate::args::General;
-use crate::jobs::JobsArg;
+use crate::jobs::Jobs;
 #[cfg(feature = "wasm")]
 use crate::progress::ProgressLine;
 use anyhow::{Result, bail};
@@ -98,12 +98,7 @@ impl Files {
     /// # Errors
     ///
     /// A module that is not valid or cannot be translated, with the name of its file.
-    pub fn translate(
-        self,
-        isa: &dyn TargetIsa,
-        jobs: &JobsArg,
-        general: &General,
-    ) -> Result<Sources> {
+    pub fn translate(self, isa: &dyn TargetIsa, jobs: &Jobs, general: &General) -> Result<Sources> {
         let Files { mut texts, module } = self;
         let mut known = Vec::new();
         if let Some(Module { name, bytes, at }) = module {
@@ -151,22 +146,16 @@ fn translate(
     module: &str,
     bytes: &[u8],
     isa: &dyn TargetIsa,
-    jobs: &JobsArg,
+    jobs: &Jobs,
     quiet: bool,
 ) -> Result<Vec<(Source, String, Reach)>> {
-    use crate::unfinished::Directory;
-    use anyhow::{Context as _, anyhow};
+    use anyhow::anyhow;
     use wasm_input::{Function, Options};
-    let jobs = jobs.start()?;
-    let directory = Directory::new().context("cannot make a temporary directory")?;
     let target = isa.triple().to_string();
     let options = Options { target: Some(&target), parallel: jobs.count() > 1 };
     let count = wasm_input::count(bytes).map_err(|error| anyhow!("{module}: {error}"))?;
     let progress = ProgressLine::new("translating", count, quiet);
-    let translated = watching(directory.path(), progress, || {
-        jobs.run(|| wasm_input::translate(bytes, options, directory.path()))
-    });
-    drop(directory);
+    let translated = watching(progress, || jobs.run(|| wasm_input::translate(bytes, options)));
     let functions = translated.map_err(|error| anyhow!("{module}: {error}"))?;
     let with_source = |function: Function| {
         let Function { name, file, text, reach } = function;
@@ -181,13 +170,13 @@ fn translate(
     Ok(functions.into_iter().map(with_source).collect())
 }
 
-/// How often files are counted.
+/// How often it is looked how many functions are translated.
 #[cfg(feature = "wasm")]
 const INTERVAL: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// Runs work that writes a file into a directory for each step, and shows how many there are.
+/// Translates, and shows how many functions are translated.
 #[cfg(feature = "wasm")]
-fn watching<T>(directory: &Path, mut progress: ProgressLine, work: impl FnOnce() -> T) -> T {
+fn watching<T>(mut progress: ProgressLine, work: impl FnOnce() -> T) -> T {
     use std::sync::mpsc::{RecvTimeoutError, channel};
     if !progress.is_wanted() {
         return work();
@@ -196,7 +185,7 @@ fn watching<T>(directory: &Path, mut progress: ProgressLine, work: impl FnOnce()
         let (ends, ended) = channel::<()>();
         scope.spawn(move || {
             while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                progress.reach(std::fs::read_dir(directory).map_or(0, Iterator::count));
+                progress.reach(wasm_input::translated());
             }
         });
         let result = work();
@@ -215,7 +204,7 @@ fn translate(
     _module: &str,
     _bytes: &[u8],
     _isa: &dyn TargetIsa,
-    _jobs: &JobsArg,
+    _jobs: &Jobs,
     _quiet: bool,
 ) -> Result<Vec<(Source, String, Reach)>> {
     unreachable!("modules were refused")

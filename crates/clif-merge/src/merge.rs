@@ -65,7 +65,7 @@ Examples:
 pub fn run(opts: Opts) -> Result<ExitCode> {
     let Opts { input, output, dispositions, aliases, common } = opts;
     let output = Output::check(&output)?;
-    let ReadUnit { isa, texts: _, unit } = common.read(&input, JobsArg::default())?;
+    let ReadUnit { isa, texts: _, unit } = common.read(&input, &JobsArg::default().start()?)?;
     let options = common.pass.options(&*isa, aliases);
     let merged = pass::merge(&unit, &options)?;
     if common.pass.verify {

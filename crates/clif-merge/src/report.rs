@@ -441,6 +441,7 @@ pub struct Measured<'a> {
 /// What cannot be read or compiled, with `--verify` what is wrong with the result, and what `finish` says.
 pub fn measure<R>(task: &Task<'_>, finish: impl FnOnce(Measured<'_>) -> Result<R>) -> Result<R> {
     let Task { input, pass, isas, rows, repeat, aliases, jobs, general } = *task;
+    let jobs = jobs.start()?;
     let mut start = Instant::now();
     let files = input.open()?;
     let mut read = start.elapsed();
@@ -450,10 +451,9 @@ pub fn measure<R>(task: &Task<'_>, finish: impl FnOnce(Measured<'_>) -> Result<R
     let host = &*isas[at_host];
     start = Instant::now();
     let sources = files.translate(host, &jobs, general)?;
-    let mut unit = input.read(&sources, host, general)?;
+    let mut unit = input.read(&sources, host, &jobs, general)?;
     pass.prepare(&mut unit, host);
     read += start.elapsed();
-    let jobs = jobs.start()?;
 
     let options = pass.options(host, aliases);
     let walk = (0..repeat).map(|_| measure::walk(&unit.functions)).min().expect("repeated");

@@ -143,34 +143,25 @@ fn near_misses(misses: &[NearMiss]) -> String {
     if misses.is_empty() {
         return String::new();
     }
-    let heading = [
-        "similar, but not merged",
-        "functions",
-        "differ in",
-        "first in",
-        "bytes at stake",
-        "one body saves",
-    ];
+    let heading =
+        ["similar, but not merged", "functions", "differ in", "bytes", "one body would save"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for miss in misses {
-        let NearMiss { function, source_name, functions, members: _, .. } = miss;
-        let NearMiss { parameters, first_difference, at_stake, would_save, .. } = miss;
-        let name = match source_name {
-            Some(source) => shortened(&format!("{function} ({source})")),
+        let NearMiss { function, functions, bytes, would_save, .. } = miss;
+        let name = match miss.label() {
+            Some(label) => shortened(&format!("{function} ({label})")),
             None => function.clone(),
         };
-        let unknown = || "?".to_owned();
         rows.push(vec![
             name,
             number(*functions),
-            parameters.map_or_else(unknown, number),
-            first_difference.clone().unwrap_or_default(),
-            thousands(*at_stake),
-            would_save.map_or_else(unknown, signed),
+            miss.difference(),
+            thousands(*bytes),
+            signed(*would_save),
         ]);
     }
     let right = Align::Right;
-    let align = [Align::Left, right, right, Align::Left, right, right];
+    let align = [Align::Left, right, Align::Left, right, right];
     format!("\n{}'clif-merge why IN FUNCTION' says more of one\n", render(&align, &rows))
 }
 

@@ -60,7 +60,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
         None => name_of(&output)?,
     };
     let output = Output::check(&output)?;
-    let ReadUnit { isa, texts, unit } = common.read(&input, JobsArg::default())?;
+    let ReadUnit { isa, texts, unit } = common.read(&input, &JobsArg::default().start()?)?;
     let summary = summary_of(&unit, &common.pass.options(&*isa, false), &*isa, name)?;
     let bytes = summary.to_bytes();
     output.write(&bytes)?;

@@ -84,7 +84,7 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     }
     let (paths, names) = split(words)?;
     let input = Input { paths, defaults };
-    let ReadUnit { isa, texts, unit } = common.read(&input, JobsArg::default())?;
+    let ReadUnit { isa, texts, unit } = common.read(&input, &JobsArg::default().start()?)?;
     let options = common.pass.options(&*isa, false);
     let (plan, plan_names) = pass::plan(&unit, &options)?;
     let explainer = Explainer::new(&unit, &texts, &plan, &plan_names, &options);

@@ -61,6 +61,15 @@ pub struct Names {
     /// What the source calls functions, as the text says it. It is demangled when it is asked for: most runs print no names,
     /// and demangling all of a large unit takes as long as reading a part of it.
     source: HashMap<UserExternalName, String>,
+    /// Of functions that have no name, one that has, and whether it calls them.
+    related: HashMap<UserExternalName, (Relation, UserExternalName)>,
+}
+
+/// How a function without a name is related to one that has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
+    Calls,
+    CalledBy,
 }
 
 /// How the comments begin that name functions.
@@ -235,16 +244,58 @@ impl Names {
         self.source.get(symbol).map(|raw| demangled(raw))
     }
 
+    /// Finds, for each function that only has a number, one with a name that it calls, or else one that calls it: the first one
+    /// in the order of the unit. Functions of WebAssembly whose names were stripped are recognised by that.
+    pub(crate) fn relate(&mut self, functions: &[(&UserExternalName, &Function)]) {
+        let mut related = HashMap::new();
+        let is_numbered = |symbol: &UserExternalName| {
+            self.text_of(symbol).is_none() && !self.source.contains_key(symbol)
+        };
+        for &(caller, func) in functions.iter().filter(|_| !self.source.is_empty()) {
+            for callee in func.params.user_named_funcs().values() {
+                match (is_numbered(caller), is_numbered(callee)) {
+                    (true, false) => {
+                        // What a function calls says more of it.
+                        let known: &mut (Relation, UserExternalName) = related
+                            .entry(caller.clone())
+                            .or_insert_with(|| (Relation::Calls, callee.clone()));
+                        if known.0 == Relation::CalledBy {
+                            *known = (Relation::Calls, callee.clone());
+                        }
+                    }
+                    (false, true) => {
+                        let new = || (Relation::CalledBy, caller.clone());
+                        related.entry(callee.clone()).or_insert_with(new);
+                    }
+                    (true, true) | (false, false) => {}
+                }
+            }
+        }
+        self.related = related;
+    }
+
+    /// Of a function that only has a number: `calls NAME`, or `called by NAME`, if that is known.
+    pub fn relation(&self, symbol: &UserExternalName) -> Option<String> {
+        let (relation, other) = self.related.get(symbol)?;
+        let other = self.of_source(other).unwrap_or_else(|| self.display(other));
+        let relation = match relation {
+            Relation::Calls => "calls",
+            Relation::CalledBy => "called by",
+        };
+        Some(format!("{relation} {other}"))
+    }
+
     /// A comment that says what the source calls a function, as it is read; empty if that is not known.
     pub(crate) fn comment(&self, symbol: &UserExternalName) -> String {
         let name = self.source.get(symbol);
         name.map_or(String::new(), |raw| format!(";; {COMMENT}{raw}>:\n"))
     }
 
-    /// The name of a symbol for a person: that in the text, and what the source calls it, if that is known.
+    /// The name of a symbol for a person: that in the text, and what the source calls it, or whom it calls or is called by, if
+    /// that is known.
     pub fn describe(&self, symbol: &UserExternalName) -> String {
         let name = self.display(symbol);
-        match self.of_source(symbol) {
+        match self.of_source(symbol).or_else(|| self.relation(symbol)) {
             Some(source) => format!("{name} ({source})"),
             None => name,
         }

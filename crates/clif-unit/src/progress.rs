@@ -1,7 +1,7 @@
 //! How far reading a unit has come, for a program that shows it.
 
 /// Receives each step of long work. `()` does not listen.
-pub trait Progress {
+pub trait Progress: Send {
     /// Work of `total` steps begins.
     fn begin(&mut self, what: &'static str, total: usize);
 

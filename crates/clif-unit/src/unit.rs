@@ -20,7 +20,7 @@ pub use crate::names::Names;
 use crate::progress::Progress;
 use crate::read;
 pub use crate::scan::is_function_line;
-use crate::scan::{Scan, Scanned, scan};
+use crate::scan::{Scanned, scan};
 pub use crate::sources::Source;
 use crate::verify::Verifier;
 use crate::words::{Said, is_library_function};
@@ -34,7 +34,9 @@ use cranelift_codegen::verifier::VerifierErrors;
 use cranelift_mergefunc::explain::Encoding;
 use cranelift_mergefunc::thunk::{CallThunks, call_thunk};
 use cranelift_mergefunc::{Addresses, Attributes, Options, cranelift_codegen, extended_signature};
+use rayon::iter::{IntoParallelIterator, ParallelIterator as _};
 use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A function as it was written.
 #[derive(Clone, Debug)]
@@ -105,22 +107,29 @@ struct Read {
     source_name: Option<String>,
 }
 
-/// The functions of a text. `call_conv` is for those that do not say theirs.
-fn parse(
-    source: &Source,
-    scanned: Vec<Scanned<'_>>,
-    call_conv: CallConv,
-    progress: &mut dyn Progress,
-) -> Result<Vec<Read>> {
-    let mut functions = Vec::with_capacity(scanned.len());
-    for Scanned { line, text, directives, source_name } in scanned {
-        let func = read::function(&source.name, line, text, call_conv)?;
-        let place = Place::line(&source.name, line);
-        let source_name = source_name.map(str::to_owned);
-        functions.push(Read { func, place, directives, source_name });
-        progress.step();
+/// Reads a function of a text. `call_conv` is for one that does not say its own.
+fn parse(source: &Source, scanned: Scanned<'_>, call_conv: CallConv) -> Result<Read> {
+    let Scanned { line, text, directives, source_name } = scanned;
+    let func = read::function(&source.name, line, text, call_conv)?;
+    let place = Place::line(&source.name, line);
+    Ok(Read { func, place, directives, source_name: source_name.map(str::to_owned) })
+}
+
+/// Does `work` on all items, in parallel or not, and returns its results in their order.
+///
+/// # Errors
+///
+/// That of the first item that has one.
+fn each<T: Send, R: Send>(
+    items: impl IntoParallelIterator<Item = T> + IntoIterator<Item = T>,
+    parallel: bool,
+    work: impl Fn(T) -> Result<R> + Send + Sync,
+) -> Result<Vec<R>> {
+    match parallel {
+        // Which error is met first depends on the threads.
+        true => items.into_par_iter().map(work).collect::<Vec<_>>().into_iter().collect(),
+        false => items.into_iter().map(work).collect(),
     }
-    Ok(functions)
 }
 
 /// How the texts of a unit are read.
@@ -133,6 +142,8 @@ pub struct Reading<'a> {
     pub call_conv: CallConv,
     /// Decides which functions are valid.
     pub verifier: &'a Verifier,
+    /// Whether the threads of the current pool of `rayon` read. The result is the same.
+    pub parallel: bool,
 }
 
 impl<'a> Reading<'a> {
@@ -143,8 +154,16 @@ impl<'a> Reading<'a> {
             marks: Marks::default(),
             call_conv: CallConv::Fast,
             verifier,
+            parallel: false,
         }
     }
+}
+
+/// Shows the progress of several threads.
+type Shown<'a> = Mutex<&'a mut dyn Progress>;
+
+fn lock<'a, 'b>(progress: &'a Shown<'b>) -> MutexGuard<'a, &'b mut dyn Progress> {
+    progress.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads a unit from its texts.
@@ -166,26 +185,23 @@ pub fn parse_unit_with(
     reading: Reading<'_>,
     progress: &mut dyn Progress,
 ) -> Result<Unit> {
-    parse_texts(sources, reading, progress).map_err(|error| with_lines(error, sources))
+    parse_texts(sources, reading, &Mutex::new(progress)).map_err(|error| with_lines(error, sources))
 }
 
-fn parse_texts(
-    sources: &[Source],
-    reading: Reading<'_>,
-    progress: &mut dyn Progress,
-) -> Result<Unit> {
-    let Reading { defaults, mut marks, call_conv, verifier } = reading;
-    let mut scanned = Vec::new();
-    for source in sources {
-        scanned.push((source, scan(source)?));
-    }
-    progress.begin("reading", scanned.iter().map(|(_, scan)| scan.functions.len()).sum());
-    let mut parsed = Vec::new();
+fn parse_texts(sources: &[Source], reading: Reading<'_>, progress: &Shown<'_>) -> Result<Unit> {
+    let Reading { defaults, mut marks, call_conv, verifier, parallel } = reading;
+    let mut functions = Vec::new();
     let mut data = Vec::new();
-    for (source, Scan { functions, data: objects }) in scanned {
-        parsed.append(&mut parse(source, functions, call_conv, progress)?);
-        data.extend(objects.into_iter().map(|object| (source.name.as_str(), object)));
+    for (source, scan) in sources.iter().zip(each(sources, parallel, scan)?) {
+        functions.extend(scan.functions.into_iter().map(|function| (source, function)));
+        data.extend(scan.data.into_iter().map(|object| (source.name.as_str(), object)));
     }
+    lock(progress).begin("reading", functions.len());
+    let parsed = each(functions, parallel, |(source, function)| {
+        let read = parse(source, function, call_conv)?;
+        lock(progress).step();
+        Ok(read)
+    })?;
     if parsed.is_empty() && data.is_empty() {
         let names: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
         let in_comments = sources.iter().any(|source| {
@@ -217,8 +233,10 @@ fn parse_texts(
         unit.given.push(Given { symbol, attributes, became, place });
         unit.functions.push(func);
     }
-    progress.begin("verifying", unit.functions.len());
-    check(&unit, sources, verifier, progress)?;
+    let symbols = unit.given.iter().map(|given| &given.symbol);
+    unit.names.relate(&symbols.zip(&unit.functions).collect::<Vec<_>>());
+    lock(progress).begin("verifying", unit.functions.len());
+    check(&unit, sources, verifier, parallel, progress)?;
     marks.check_all_matched()?;
     Ok(unit)
 }
@@ -321,7 +339,8 @@ fn check(
     unit: &Unit,
     sources: &[Source],
     verifier: &Verifier,
-    progress: &mut dyn Progress,
+    parallel: bool,
+    progress: &Shown<'_>,
 ) -> Result<()> {
     let mut defined: Defined<usize> = HashMap::new();
     for (index, given) in unit.given.iter().enumerate() {
@@ -352,11 +371,12 @@ fn check(
             return Err(error.and(first, "the other definition").into());
         }
     }
-    for index in 0..unit.functions.len() {
+    each(0..unit.functions.len(), parallel, |index| {
         check_function(unit, sources, index, &defined, verifier)?;
         check_data_uses(unit, index, &data)?;
-        progress.step();
-    }
+        lock(progress).step();
+        Ok(())
+    })?;
     check_cycles(unit, &defined)
 }
 

@@ -41,10 +41,8 @@ fn make_unit(module: &Path, directory: &Path, data: Option<&Path>) -> anyhow::Re
     use anyhow::Context as _;
     let wasm =
         std::fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
-    let scratch = tempfile::tempdir().context("cannot make a temporary directory")?;
     let options = Options { target: None, parallel: true };
-    let functions =
-        translate(&wasm, options, scratch.path()).with_context(|| module.display().to_string())?;
+    let functions = translate(&wasm, options).with_context(|| module.display().to_string())?;
 
     let cannot_write = || format!("cannot write to {}", directory.display());
     std::fs::create_dir_all(directory).with_context(cannot_write)?;

@@ -9,23 +9,26 @@
 //! functions that it imports; those of the second core module of a component are `u1:0`, and so on. Trampolines and
 //! other functions of Wasmtime's own, which the runtime calls, are in namespaces that are far larger.
 
+mod listener;
 mod names;
+mod proposals;
 mod reach;
 mod segments;
 
-use names::Escaped;
+use listener::Compiled;
+use names::Names;
 use reach::Modules;
 pub use segments::{Segment, segments};
 use std::fmt;
 use std::path::Path;
-use wasmtime::{Config, Engine, OptLevel};
+use wasmtime::{Config, Engine, OptLevel, RegallocAlgorithm};
 
 /// A function of a module, of a component or of Wasmtime's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Its name in the text: `u0:12`.
     pub name: String,
-    /// The name of the file that Wasmtime writes: `wasm[0]--function[14]--name.clif`.
+    /// A name for a file that holds it, the same as Wasmtime's: `wasm[0]--function[14]--name.clif`.
     pub file: String,
     /// Its CLIF. The first line is a comment with the number of the function in its module, which counts imported
     /// functions, and with its name there, if it has one.
@@ -83,39 +86,44 @@ pub fn count(wasm: &[u8]) -> Result<usize, Error> {
 
 /// Translates all functions of a module or component, in the order of their files' names.
 ///
-/// `directory` is empty, and Wasmtime can write there what it likes; it is the caller who removes it.
+/// Meanwhile, the process may compile nothing else with Wasmtime, and it must have no logger of its own (see `log`); there is
+/// one translation at a time.
 ///
 /// # Errors
 ///
 /// What is not WebAssembly, is not valid, defines no functions, or cannot be translated for the target, with the place in
-/// the bytes if it is known; and a directory that cannot be read.
-pub fn translate(
-    wasm: &[u8],
-    options: Options<'_>,
-    directory: &Path,
-) -> Result<Vec<Function>, Error> {
+/// the bytes if it is known; and a logger that was there before.
+pub fn translate(wasm: &[u8], options: Options<'_>) -> Result<Vec<Function>, Error> {
     let modules = Modules::of(wasm).map_err(invalid)?;
     if modules.is_empty() {
         return Err(Error("no functions".to_owned()));
     }
-    let Escaped { wasm, names } = Escaped::of(wasm).map_err(invalid)?;
-    let engine = engine(options, directory).map_err(|error| Error(format!("{error:#}")))?;
-    let translated = match modules.component {
-        true => engine.precompile_component(&wasm),
-        false => engine.precompile_module(&wasm),
-    };
-    translated.map_err(|error| refused(&format!("{error:#}")))?;
+    let names = Names::of(wasm).map_err(invalid)?;
+    let engine = engine(options).map_err(|error| Error(format!("{error:#}")))?;
+    let (translated, compiled) = listener::compiled_by(|| match modules.component {
+        true => engine.precompile_component(wasm),
+        false => engine.precompile_module(wasm),
+    })?;
+    translated.map_err(|error| refused(&format!("{error:#}"), wasm))?;
 
-    let mut functions = Vec::new();
-    for (file, text) in read(directory)? {
+    let mut functions = Vec::with_capacity(compiled.len());
+    for Compiled { symbol, text } in compiled {
         let (namespace, index) = name_in(&text)
-            .ok_or_else(|| Error(format!("Wasmtime wrote {file}, which has no function")))?;
-        let text = names.restore(text);
+            .ok_or_else(|| Error(format!("Cranelift has not logged the IR of {symbol}")))?;
         let name = format!("u{namespace}:{index}");
+        let file = file_of(&symbol);
+        let symbol = names.whole(&symbol);
+        let text = format!(";; Intermediate Representation of function <{symbol}>:\n{text}");
         functions.push(Function { reach: modules.reach(namespace, index), name, file, text });
     }
+    functions.sort_by(|a, b| a.file.cmp(&b.file));
     modules.check_numbers(&functions)?;
     Ok(functions)
+}
+
+/// How many functions of the translation that goes on are translated.
+pub fn translated() -> usize {
+    listener::count()
 }
 
 /// A module or component of its text, in WebAssembly's text format.
@@ -130,29 +138,28 @@ pub fn from_text(text: &str, path: &Path) -> Result<Vec<u8>, Error> {
     })
 }
 
-fn engine(options: Options<'_>, directory: &Path) -> wasmtime::Result<Engine> {
+fn engine(options: Options<'_>) -> wasmtime::Result<Engine> {
     let Options { target, parallel } = options;
     let mut config = Config::new();
-    config.cranelift_opt_level(OptLevel::None).emit_clif(directory).parallel_compilation(parallel);
-    // All that is stable is enabled by default, but for these two, which few modules need.
-    config.wasm_custom_page_sizes(true).wasm_wide_arithmetic(true);
+    // Its code is not of interest, so it is made in the fastest way.
+    config.cranelift_opt_level(OptLevel::None);
+    config.cranelift_regalloc_algorithm(RegallocAlgorithm::SinglePass);
+    config.parallel_compilation(parallel);
+    config.wasm_features(proposals::ENABLED, true);
     if let Some(target) = target {
         config.target(target)?;
     }
     Engine::new(&config)
 }
 
-/// The texts that Wasmtime has written, by the names of their files.
-fn read(directory: &Path) -> Result<Vec<(String, String)>, Error> {
-    let cannot_read = |error| Error(format!("cannot read what Wasmtime has written: {error}"));
-    let mut texts = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(cannot_read)? {
-        let entry = entry.map_err(cannot_read)?;
-        let text = std::fs::read_to_string(entry.path()).map_err(cannot_read)?;
-        texts.push((entry.file_name().to_string_lossy().into_owned(), text));
-    }
-    texts.sort();
-    Ok(texts)
+/// A name that files can have on all systems for what Wasmtime calls a function.
+fn file_of(symbol: &str) -> String {
+    let letter = |letter: char| match letter {
+        ':' => '-',
+        '/' | '\\' | '<' | '>' | '"' | '|' | '?' | '*' => '_',
+        other => other,
+    };
+    symbol.chars().map(letter).collect::<String>() + ".clif"
 }
 
 /// The numbers in `function u0:12(i64 vmctx, …`.
@@ -163,15 +170,12 @@ fn name_in(text: &str) -> Option<(u32, u32)> {
     Some((namespace.parse().ok()?, index.parse().ok()?))
 }
 
-/// What Wasmtime refuses, and how to convert it, where there is a tool.
-fn refused(error: &str) -> Error {
+/// What Wasmtime says, and what to do if it is about a proposal.
+fn refused(error: &str, wasm: &[u8]) -> Error {
     let error = one_line(error);
-    // The first form of exceptions, which toolchains still emit by default.
-    match error.contains("legacy_exceptions") {
-        true => Error(format!(
-            "{error}; 'wasm-opt --all-features --translate-to-exnref' of Binaryen converts the module"
-        )),
-        false => Error(error),
+    match proposals::remedy(wasm) {
+        Some(remedy) => Error(format!("{error}; {remedy}")),
+        None => Error(error),
     }
 }
 

@@ -1,162 +1,84 @@
-//! Names of functions that Wasmtime does not write as they are.
+//! The names of functions.
 //!
-//! Wasmtime writes the IR of a function into a file with the name that the module gives the function, and panics if there
-//! can be no such file, as for `~lib/rt/free`. So such names are overwritten in a copy of the module, byte by byte. Of
-//! long names, it writes the beginning. Both are put back into the comments that it has written. A function without a
-//! name gets that of its first export. No other custom section than that of names is read.
+//! Wasmtime replaces and cuts off parts of the names that a module gives its functions. In a comment, a name can stand as
+//! it is. A function without a name gets that of its first export. No other custom section than that of names is read.
 
-use std::borrow::Cow;
+use crate::reach::read;
 use std::collections::HashMap;
 use wasmtime::wasmparser::{
-    BinaryReaderError, Encoding, Export, ExternalKind, KnownCustom, Name, NameSectionReader,
-    Parser, Payload,
+    BinaryReaderError, Export, ExternalKind, KnownCustom, Name, NameSectionReader, Payload,
 };
 
-/// A module or component without names that no file can have.
-#[derive(Debug)]
-pub struct Escaped<'a> {
-    /// Its bytes.
-    pub wasm: Cow<'a, [u8]>,
-    /// The names as they are.
-    pub names: Names,
-}
-
-/// Names by what Wasmtime calls the function, `wasm[0]::function[1]`.
+/// Names by what Wasmtime calls the function without them, `wasm[0]::function[1]`.
 #[derive(Debug, Default)]
-pub struct Names {
-    /// Where it may write another name.
-    replaced: HashMap<String, Replaced>,
-    /// Of functions that are exported: the first name of each.
-    exported: HashMap<String, String>,
-}
+pub struct Names(HashMap<String, String>);
 
-/// A name that Wasmtime does not write.
-#[derive(Debug)]
-struct Replaced {
-    /// What it writes begins this.
-    by: String,
-    name: String,
-}
-
-/// Names up to this length in bytes are written whole.
-const SHORT: usize = 96;
-
-/// What begins the comment with the name of a function.
-const COMMENT: &str = ";; Intermediate Representation of function <";
-
-impl<'a> Escaped<'a> {
-    /// Overwrites names.
+impl Names {
+    /// The names of the functions in a module or component.
     ///
     /// # Errors
     ///
-    /// Malformed WebAssembly. A malformed section of names is not an error: Wasmtime ignores it as well.
-    pub fn of(wasm: &'a [u8]) -> Result<Escaped<'a>, BinaryReaderError> {
-        let mut escaped = Escaped { wasm: Cow::Borrowed(wasm), names: Names::default() };
-        let mut modules = 0;
-        // The modules and components that are not at their ends yet; for modules, their numbers.
-        let mut open: Vec<Option<usize>> = Vec::new();
-        for payload in Parser::new(0).parse_all(wasm) {
-            match payload? {
-                Payload::Version { encoding: Encoding::Component, .. } => open.push(None),
-                Payload::Version { encoding: Encoding::Module, .. } => {
-                    open.push(Some(modules));
-                    modules += 1;
-                }
-                Payload::End(_) => {
-                    open.pop();
-                }
+    /// Malformed WebAssembly. A malformed section of names is not an error, as for Wasmtime.
+    pub fn of(wasm: &[u8]) -> Result<Names, BinaryReaderError> {
+        let (mut names, mut exported) = (HashMap::new(), HashMap::new());
+        read(wasm, |module, payload| {
+            match payload {
                 Payload::ExportSection(exports) => {
                     for export in exports {
                         let Export { name, kind, index } = export?;
-                        if let (Some(&Some(module)), ExternalKind::Func | ExternalKind::FuncExact) =
-                            (open.last(), kind)
-                        {
-                            let exported = &mut escaped.names.exported;
-                            exported
-                                .entry(function(module, index))
-                                .or_insert_with(|| printed(name));
+                        if let ExternalKind::Func | ExternalKind::FuncExact = kind {
+                            let function = function(module, index);
+                            exported.entry(function).or_insert_with(|| printed(name));
                         }
                     }
                 }
                 Payload::CustomSection(section) => {
-                    if let (Some(&Some(module)), KnownCustom::Name(names)) =
-                        (open.last(), section.as_known())
-                    {
-                        // What was overwritten before a mistake in the section stays so.
-                        let _ = escaped.overwrite(wasm, module, names);
+                    if let KnownCustom::Name(section) = section.as_known() {
+                        // What stands before a mistake in the section counts.
+                        let _ = add(&mut names, module, section);
                     }
                 }
                 _ => {}
             }
+            Ok(())
+        })?;
+        for (function, name) in exported {
+            names.entry(function).or_insert(name);
         }
-        Ok(escaped)
+        Ok(Names(names))
     }
 
-    fn overwrite(
-        &mut self,
-        wasm: &[u8],
-        module: usize,
-        names: NameSectionReader<'_>,
-    ) -> Result<(), BinaryReaderError> {
-        for subsection in names {
-            let Name::Function(functions) = subsection? else { continue };
-            for naming in functions {
-                let naming = naming?;
-                let all_fit = naming.name.bytes().all(fits);
-                if all_fit && naming.name.len() <= SHORT {
-                    continue;
-                }
-                let by: String = naming
-                    .name
-                    .bytes()
-                    .map(|byte| if fits(byte) { char::from(byte) } else { '_' })
-                    .collect();
-                if !all_fit {
-                    // The name is a part of these bytes.
-                    let at = naming.name.as_ptr() as usize - wasm.as_ptr() as usize;
-                    self.wasm.to_mut()[at..at + by.len()].copy_from_slice(by.as_bytes());
-                }
-                let function = function(module, naming.index);
-                self.names.replaced.insert(function, Replaced { by, name: printed(naming.name) });
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Names {
-    /// Puts the name of the function back into the comment that begins its text.
-    pub fn restore(&self, text: String) -> String {
-        let restored = || {
-            let (line, rest) = text.split_once('\n')?;
-            let symbol = line.strip_prefix(COMMENT)?.strip_suffix(">:")?;
-            let (module, function) = symbol.split_once("]::function[")?;
-            let (index, written) = match function.split_once("]::") {
-                Some((index, name)) => (index, Some(name)),
-                None => (function.strip_suffix(']')?, None),
-            };
+    /// Of what Wasmtime calls a function, the same with the name as it is.
+    pub fn whole(&self, symbol: &str) -> String {
+        let known = || {
+            let (module, rest) = symbol.split_once("]::function[")?;
+            let (index, _) = rest.split_once(']')?;
             let function = format!("{module}]::function[{index}]");
-            let name = match written {
-                None => self.exported.get(&function)?,
-                Some(written) => {
-                    let replaced = self.replaced.get(&function)?;
-                    &replaced.by.starts_with(written).then_some(replaced)?.name
-                }
-            };
-            Some(format!("{COMMENT}{function}::{name}>:\n{rest}"))
+            let name = self.0.get(&function)?;
+            Some(format!("{function}::{name}"))
         };
-        restored().unwrap_or(text)
+        known().unwrap_or_else(|| symbol.to_owned())
     }
 }
 
-/// What Wasmtime calls a function.
+fn add(
+    names: &mut HashMap<String, String>,
+    module: usize,
+    section: NameSectionReader<'_>,
+) -> Result<(), BinaryReaderError> {
+    for subsection in section {
+        let Name::Function(functions) = subsection? else { continue };
+        for naming in functions {
+            let naming = naming?;
+            names.insert(function(module, naming.index), printed(naming.name));
+        }
+    }
+    Ok(())
+}
+
+/// What Wasmtime calls a function without a name.
 fn function(module: usize, index: u32) -> String {
     format!("wasm[{module}]::function[{index}]")
-}
-
-/// Whether names of files have such bytes on all systems. Wasmtime replaces colons.
-fn fits(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !b"/\\<>\"|?*".contains(&byte)
 }
 
 /// A name in one line of a comment.

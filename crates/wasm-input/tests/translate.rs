@@ -11,8 +11,7 @@ fn binary(text: &str) -> Vec<u8> {
 }
 
 fn translated(wasm: &[u8], options: Options<'_>) -> Result<Vec<Function>, String> {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    translate(wasm, options, directory.path()).map_err(|error| error.to_string())
+    translate(wasm, options).map_err(|error| error.to_string())
 }
 
 fn functions(text: &str) -> Vec<Function> {
@@ -214,39 +213,6 @@ fn functions_without_names_have_those_of_their_exports() {
         let function = all.iter().find(|function| function.name == format!("u0:{at}")).unwrap();
         let comment = format!(";; Intermediate Representation of function <{symbol}>:\n");
         assert!(function.text.starts_with(&comment), "{}", function.text);
-    }
-}
-
-#[test]
-fn texts_are_those_of_wasmtime() {
-    let target = X86_64.target.unwrap();
-    for text in [COMPONENT, r#"(module (func $f (export "a")) (func $g (call $f)))"#] {
-        let (wasm, directory) = (binary(text), tempfile::tempdir().unwrap());
-        let mut config = wasmtime::Config::new();
-        config.cranelift_opt_level(wasmtime::OptLevel::None).emit_clif(directory.path());
-        config.target(target).unwrap();
-        let engine = wasmtime::Engine::new(&config).unwrap();
-        match text == COMPONENT {
-            true => engine.precompile_component(&wasm).unwrap(),
-            false => engine.precompile_module(&wasm).unwrap(),
-        };
-        let mut files: Vec<(String, String)> = std::fs::read_dir(directory.path())
-            .unwrap()
-            .map(|entry| entry.unwrap())
-            .map(|entry| (entry.file_name().into_string().unwrap(), entry.path()))
-            .map(|(name, path)| (name, std::fs::read_to_string(path).unwrap()))
-            .collect();
-        files.sort();
-        let all = functions(text);
-        assert_eq!(all.len(), files.len());
-        // The comment may have a name that Wasmtime's has not.
-        let line = |text: &str| text.find('\n').expect("several lines");
-        for (function, (file, text)) in all.into_iter().zip(&files) {
-            assert_eq!(function.file, *file);
-            let [ours, theirs] = [&function.text, text].map(|text| text.split_at(line(text)));
-            assert_eq!(ours.1, theirs.1, "{file}");
-            assert!(ours.0.starts_with(theirs.0.trim_end_matches(">:")), "{file}");
-        }
     }
 }
 

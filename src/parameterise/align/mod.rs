@@ -352,8 +352,9 @@ impl Aligning<'_, '_> {
             if let [Some(a), Some(b)] = outcomes {
                 let [before, body] = merge.sizes;
                 let saved = before - body - a.bytes - b.bytes;
-                if self.share.is_reached(saved, before) {
-                    paying.push((functions, merge, [a, b], saved));
+                match self.share.is_reached(saved, before) {
+                    true => paying.push((functions, merge, [a, b], saved)),
+                    false => self.record_unmerged(functions, merge.arguments[0].len(), saved),
                 }
             }
         }
@@ -437,22 +438,35 @@ impl Aligning<'_, '_> {
                 thunk: outcome.thunk,
             })
             .collect();
-        let Some((symbol, mut functions)) = self.workbench.fresh_symbol(&members) else {
+        let Some((symbol, functions)) = self.workbench.fresh_symbol(&members) else {
             return false;
         };
         // It grew while it was made; a copy takes no more memory than it needs.
         let to = self.workbench.accept(&members, symbol, body.clone());
         self.workbench.sizes.insert(to, Some(bytes));
-        let plan = &mut *self.workbench.plan;
-        functions.sort_unstable_by_key(|&function| order(plan, function));
-        plan.record_similar(SimilarSet {
-            members: functions,
-            parameters,
-            selects: true,
-            body: Some(to),
-            saved: Some(saved),
-        });
+        self.record(functions, parameters, Some(to), saved);
         true
+    }
+
+    /// Notes, for who asks what could be merged, two functions of the unit whose body saves bytes, but too few.
+    fn record_unmerged(&mut self, functions: [FunctionIndex; 2], parameters: usize, saved: i64) {
+        let is_own = |function: &FunctionIndex| function.index() < self.workbench.plan.added();
+        if saved > 0 && functions.iter().all(is_own) {
+            self.record(functions.to_vec(), parameters, None, saved);
+        }
+    }
+
+    fn record(
+        &mut self,
+        mut members: Vec<FunctionIndex>,
+        parameters: usize,
+        body: Option<FunctionIndex>,
+        saved: i64,
+    ) {
+        let plan = &mut *self.workbench.plan;
+        members.sort_unstable_by_key(|&function| order(plan, function));
+        let saved = Some(saved);
+        plan.record_similar(SimilarSet { members, parameters, selects: true, body, saved });
     }
 }
 

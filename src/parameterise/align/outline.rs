@@ -14,7 +14,7 @@ use cranelift_codegen::ir::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-/// An outline. About 34 bytes for each instruction, and 24 for each constant that can be passed.
+/// An outline. About 34 bytes for each instruction, and 16 for each constant that can be passed.
 #[derive(Clone)]
 pub(super) struct Outline {
     /// In the order in which control flow first comes to them: dominators come before what they dominate.
@@ -29,10 +29,18 @@ pub(super) struct Outline {
     ends: Vec<u32>,
     contents: Vec<u8>,
     /// Constants that could be passed, ascending by position.
-    constants: Vec<(u32, (Type, u64))>,
+    constants: Vec<Constant>,
     pub signature: Signature,
     /// Whether the function can observe its caller.
     pub observes_its_frame: bool,
+}
+
+/// A constant that could be passed. Of its bits, the upper and the lower half, so that no byte is unused.
+#[derive(Clone, Copy)]
+struct Constant {
+    position: u32,
+    ty: Type,
+    bits: [u32; 2],
 }
 
 /// A block of an outline.
@@ -71,6 +79,9 @@ impl Outline {
             outline.add(func, encoding, mark, scratch.marks.get(at + 1))?;
         }
         outline.end_block();
+        // Those of all functions that may be aligned are in memory at the same time.
+        outline.contents.shrink_to_fit();
+        outline.constants.shrink_to_fit();
         Some(outline)
     }
 
@@ -103,7 +114,11 @@ impl Outline {
                     _ => {}
                 }
                 match passed(data, mark.operand) {
-                    Some(constant) => self.constants.push((self.insts.len() as u32, constant)),
+                    Some((ty, bits)) => {
+                        let position = self.insts.len() as u32;
+                        let bits = [(bits >> 32) as u32, bits as u32];
+                        self.constants.push(Constant { position, ty, bits });
+                    }
                     None => self.contents.extend_from_slice(constants),
                 }
                 let hash = xxh3_64(&self.contents[start as usize..]);
@@ -201,7 +216,7 @@ impl Outline {
 
     /// The constants of instructions from a position on.
     pub fn constants(&self, from: u32) -> Constants<'_> {
-        let first = self.constants.partition_point(|&(position, _)| position < from);
+        let first = self.constants.partition_point(|constant| constant.position < from);
         Constants { left: &self.constants[first..] }
     }
 }
@@ -252,16 +267,19 @@ impl Outline {
 
 /// The constants that could be passed, by ascending positions.
 pub(super) struct Constants<'a> {
-    left: &'a [(u32, (Type, u64))],
+    left: &'a [Constant],
 }
 
 impl Constants<'_> {
     /// The constant of the instruction at a position, which must not be less than the one asked for before.
     pub fn at(&mut self, position: u32) -> Option<(Type, u64)> {
-        while let [(first, constant), rest @ ..] = self.left {
-            match (*first).cmp(&position) {
+        while let [first, rest @ ..] = self.left {
+            match first.position.cmp(&position) {
                 Ordering::Less => self.left = rest,
-                Ordering::Equal => return Some(*constant),
+                Ordering::Equal => {
+                    let [upper, lower] = first.bits;
+                    return Some((first.ty, u64::from(upper) << 32 | u64::from(lower)));
+                }
                 Ordering::Greater => return None,
             }
         }

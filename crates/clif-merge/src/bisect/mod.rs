@@ -135,8 +135,9 @@ pub fn run(opts: Opts) -> Result<ExitCode> {
     }
     let reduced = reduce.as_deref().map(Output::check).transpose()?;
     let input = Input { paths, defaults };
-    let ReadUnit { isa, texts: sources, unit } = common.read(&input, jobs)?;
-    let maker = Maker::new(&isa, &common.pass, (emit, aliases), jobs.start()?, &sources)?;
+    let jobs = jobs.start()?;
+    let ReadUnit { isa, texts: sources, unit } = common.read(&input, &jobs)?;
+    let maker = Maker::new(&isa, &common.pass, (emit, aliases), jobs, &sources)?;
 
     let (all, everything) = all_merges(&maker, &unit, common.pass.merge_limit)?;
     if all == 0 {

@@ -26,8 +26,8 @@ pub struct Decided {
 /// What cannot be read, and with `--verify` what is wrong with the result.
 pub fn decide(input: &Input, common: &Common, aliases: bool, jobs: JobsArg) -> Result<Decided> {
     let general = &common.general;
-    let ReadUnit { isa, texts, unit } = common.read(input, jobs)?;
     let jobs = jobs.start()?;
+    let ReadUnit { isa, texts, unit } = common.read(input, &jobs)?;
     let options = common.pass.options(&*isa, aliases);
     let merged = pass::merge(&unit, &options)?;
     if common.pass.verify {

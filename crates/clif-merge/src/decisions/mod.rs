@@ -39,6 +39,9 @@ pub struct Decision {
     /// What the source calls it, demangled, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_name: Option<String>,
+    /// Of a function that only has a number: `calls NAME`, or `called by NAME`, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relation: Option<String>,
     /// The file that has it; of a new body, none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -126,10 +129,15 @@ pub struct Resembled {
 impl Decision {
     /// The name for a person: that in the text, and what the source calls it, if that is known.
     pub fn described(&self) -> String {
-        match &self.source_name {
-            Some(source) => format!("{} ({source})", self.name),
+        match self.label() {
+            Some(label) => format!("{} ({label})", self.name),
             None => self.name.clone(),
         }
+    }
+
+    /// What to show beside the name.
+    pub fn label(&self) -> Option<&str> {
+        self.source_name.as_deref().or(self.relation.as_deref())
     }
 
     /// The reason by its id. A table that was read from a file can have others.
@@ -203,6 +211,7 @@ impl Planned<'_> {
             item: if given.is_some() { Item::Function } else { Item::NewBody },
             name: names.display(symbol),
             source_name: names.of_source(symbol),
+            relation: names.relation(symbol),
             file: given.map(|given| given.place.file.clone()),
             line: given.map(|given| given.place.line),
             class: plan.entry(replaced_by_extra(plan, function).unwrap_or(function)).class(),
@@ -231,6 +240,7 @@ impl Planned<'_> {
             item: Item::Data,
             name: names.display(symbol),
             source_name: names.of_source(symbol),
+            relation: None,
             file: Some(place.file.clone()),
             line: Some(place.line),
             class: entry.class(),

@@ -138,7 +138,7 @@ fn check_file(path: &Path, settings: Settings, report: &mut Report) -> Result<Ve
     let options = wanted.merge.unwrap_or_else(MergeOptions::everything_local);
     let verifier = verifier(&header).map_err(misread)?;
     let (defaults, marks) = (options.defaults, Marks::default());
-    let reading = Reading { defaults, marks, call_conv, verifier: &verifier };
+    let reading = Reading { defaults, marks, call_conv, verifier: &verifier, parallel: false };
     let unit = unit::parse_unit(&[source], reading).map_err(misread)?;
     if lines.len() != unit.functions.len() {
         return Err(Stop::Fail(format!("{name}: a function does not begin on a line of its own")));

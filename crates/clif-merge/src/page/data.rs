@@ -35,7 +35,7 @@ pub struct Data<'a> {
     files: Vec<&'a str>,
     functions: Functions<'a>,
     classes: Classes,
-    misses: Misses<'a>,
+    misses: Misses,
     families: &'a [Family],
     listings: &'a [Stream],
 }
@@ -86,12 +86,11 @@ struct Classes {
 
 /// Sets of similar functions that share no body.
 #[derive(Debug, Default, Serialize)]
-struct Misses<'a> {
+struct Misses {
     members: Vec<Vec<usize>>,
-    parameters: Vec<Option<usize>>,
-    first_difference: Vec<Option<&'a str>>,
-    at_stake: Vec<u64>,
-    would_save: Vec<Option<i64>>,
+    difference: Vec<String>,
+    bytes: Vec<u64>,
+    would_save: Vec<i64>,
 }
 
 impl<'a> Data<'a> {
@@ -108,9 +107,8 @@ impl<'a> Data<'a> {
         let mut misses = Misses::default();
         for miss in &report.near_misses {
             misses.members.push(miss.members.iter().map(|member| member.index()).collect());
-            misses.parameters.push(miss.parameters);
-            misses.first_difference.push(miss.first_difference.as_deref());
-            misses.at_stake.push(miss.at_stake);
+            misses.difference.push(miss.difference());
+            misses.bytes.push(miss.bytes);
             misses.would_save.push(miss.would_save);
         }
         let mut classes = Classes::default();
@@ -161,7 +159,7 @@ fn functions(decisions: &[Decision]) -> (Functions<'_>, Vec<&str>) {
         let Outcome { disposition, rule, replaced_by, extra_arguments } = &decision.outcome;
         let replaced_by = replaced_by.as_deref().and_then(|name| indices.get(name).copied());
         columns.name.push(&decision.name);
-        columns.source.push(decision.source_name.as_deref());
+        columns.source.push(decision.label());
         columns.is_new.push(u8::from(decision.item == Item::NewBody));
         columns.file.push(file);
         columns.line.push(decision.line);

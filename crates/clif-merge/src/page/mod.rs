@@ -161,7 +161,7 @@ fn sets(report: &Report, groups: &[Group]) -> Vec<Vec<usize>> {
     let indices = by_name(decisions);
     let mut sets: Vec<(u64, Vec<usize>)> = Vec::new();
     for miss in &report.near_misses {
-        sets.push((miss.at_stake, miss.members.iter().map(|member| member.index()).collect()));
+        sets.push((miss.bytes, miss.members.iter().map(|member| member.index()).collect()));
     }
     for group in groups {
         let first = group.representative;
@@ -201,11 +201,18 @@ fn data_row(report: &Report) -> String {
     }
 }
 
+/// The bytes of each part of all classes. Those that grew count as well, so that the sum is that of before merging, and the bytes
+/// saved are the difference to those after it.
 fn legend(part: Part, groups: &[Group]) -> String {
-    let at = Part::ALL.iter().position(|&other| other == part).expect("one of all");
-    let bytes: u64 = groups.iter().map(|group| group.parts()[at]).sum();
+    let sum = |of: fn(&Group) -> u64| groups.iter().map(of).sum::<u64>() as i64;
+    let (after, missed) = (sum(|group| group.after), sum(|group| group.missed));
+    let bytes = match part {
+        Part::Saved => sum(|group| group.before) - after,
+        Part::Kept => after - missed,
+        Part::CouldMerge => missed,
+    };
     let (swatch, title) = (map::swatch(part), part.title());
-    format!("<li>{swatch} {title}: {} bytes</li>\n", thousands(bytes))
+    format!("<li>{swatch} {title}: {} bytes</li>\n", signed(bytes))
 }
 
 /// A row of a table: a name, as it is to be written, and numbers.
@@ -229,16 +236,13 @@ fn family_rows(families: &[Family]) -> String {
 
 fn miss_rows(misses: &[NearMiss]) -> String {
     let misses = misses.iter().take(STATIC_ROWS).enumerate().map(|(at, miss)| {
-        let NearMiss { function, source_name, functions, members: _, .. } = miss;
-        let NearMiss { parameters, first_difference, at_stake, would_save, .. } = miss;
-        let name = named(function, source_name.as_deref());
-        let unknown = || "?".to_owned();
+        let NearMiss { function, functions, bytes, would_save, .. } = miss;
+        let name = named(function, miss.label());
         let cells = [
             thousands(*functions as u64),
-            parameters.map_or_else(unknown, |places| thousands(places as u64)),
-            first_difference.clone().unwrap_or_default(),
-            thousands(*at_stake),
-            would_save.map_or_else(unknown, signed),
+            miss.difference(),
+            thousands(*bytes),
+            signed(*would_save),
         ];
         row(Some(format!("similar-{at}")), &name, &cells)
     });
@@ -253,7 +257,7 @@ fn class_rows(groups: &[Group], decisions: &[Decision]) -> String {
     let rows = shown.map(|(group, _)| {
         let Group { class, members, representative, merged, before, after, missed: _ } = group;
         let decision = &decisions[*representative];
-        let mut name = named(&decision.name, decision.source_name.as_deref());
+        let mut name = named(&decision.name, decision.label());
         if decision.item == Item::NewBody {
             name += " (new)";
         }

@@ -2,7 +2,7 @@
 //!
 //! What is translated, and which functions are reachable, is tested in `crates/wasm-input`.
 
-use crate::program::{names, read, run, run_with, temporary, text_of, write};
+use crate::program::{read, run, run_with, temporary, text_of, write};
 use saphyr::{LoadableYamlNode as _, Yaml};
 use std::path::Path;
 use std::process::Command;
@@ -203,7 +203,7 @@ fn what_is_not_a_module_is_refused_with_its_name_and_offset() {
         (&binary("(module (func (result i32)))"), "at offset 24: type mismatch"),
         (
             &binary("(module (func try catch_all end))"),
-            "legacy_exceptions feature required for try instruction; 'wasm-opt --all-features --translate-to-exnref'",
+            "legacy_exceptions feature required for try instruction; Wasmtime 48 does not translate exceptions of the first form: 'wasm-opt ",
         ),
     ] {
         write(&module, bytes);
@@ -256,21 +256,6 @@ fn a_module_and_texts_are_one_unit() {
     write(&text, "target aarch64\n\nfunction %f() {\nblock0:\n    return\n}\n");
     let merged = run_with(&["merge", "-", text_of(&text)], &binary(MODULE)).expect(0, "");
     assert!(merged.text().contains("\nfunction %f() fast {"), "{}", merged.text());
-}
-
-#[test]
-fn temporary_files_are_removed() {
-    let directory = temporary();
-    for (wasm, code) in [(binary(MODULE), 0), (binary("(module (func (result i32)))"), 1)] {
-        let mut command = crate::program::program();
-        command.args(["merge", "-"]).env("TMPDIR", directory.path());
-        let module = directory.path().join("in.wasm");
-        write(&module, wasm);
-        command.stdin(std::fs::File::open(&module).unwrap());
-        assert_eq!(command.output().unwrap().status.code(), Some(code));
-        std::fs::remove_file(module).unwrap();
-        assert!(names(directory.path()).is_empty(), "{:?}", names(directory.path()));
-    }
 }
 
 /// The first table of figures in docs/units.md is of such units.

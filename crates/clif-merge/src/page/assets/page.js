@@ -195,10 +195,9 @@
             columns: [
                 (row) => F.name[M.members[row][0]],
                 (row) => M.members[row].length,
-                (row) => (M.parameters[row] === null ? Infinity : M.parameters[row]),
-                (row) => M.first_difference[row] || "",
-                (row) => M.at_stake[row],
-                (row) => (M.would_save[row] === null ? -Infinity : M.would_save[row]),
+                (row) => M.difference[row],
+                (row) => M.bytes[row],
+                (row) => M.would_save[row],
             ],
             head: (row, wanted) => {
                 const first = M.members[row][0];
@@ -209,9 +208,8 @@
             },
             cells: (row) => [
                 grouped(M.members[row].length),
-                M.parameters[row] === null ? "?" : grouped(M.parameters[row]),
-                M.first_difference[row] || "",
-                grouped(M.at_stake[row]),
+                M.difference[row],
+                grouped(M.bytes[row]),
                 signed(M.would_save[row]),
             ],
             finds: (row, wanted) => firstFound(M.members[row], wanted) !== undefined,
@@ -595,16 +593,8 @@
             open(`Class ${at}: ${inWords(C.representative[row])}`, facts, functions, C.representative[row]);
         } else if (kind === "similar" && at < M.members.length) {
             const functions = M.members[at];
-            const [places, stake, saved] = [M.parameters[at], M.at_stake[at], M.would_save[at]];
-            const saves =
-                saved === null
-                    ? "it is not known what one body would save"
-                    : `one body for all would save ${signed(saved)}`;
-            const differ =
-                places === null
-                    ? "Two functions that begin with the same opcodes"
-                    : `${plural(functions.length, "function")} that differ in ${plural(places, "place")}`;
-            const facts = `${differ}; ${grouped(stake)} bytes are at stake, and ${saves}.`;
+            const differ = `${plural(functions.length, "function")} that differ in ${M.difference[at]}`;
+            const facts = `${differ}; of ${grouped(M.bytes[at])} bytes, one body would save ${grouped(M.would_save[at])}.`;
             open(`Near miss: ${inWords(functions[0])}`, facts, functions, functions[0]);
         } else if (detail.open) {
             detail.close();
