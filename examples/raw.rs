@@ -8,6 +8,16 @@
 //! cargo run --example raw
 //! ```
 //!
+//! It prints for each target, here for the first one:
+//!
+//! ```text
+//! x86_64
+//!   unit 1: 9 functions, 262 -> 126 bytes
+//!   unit 2: 3 functions, 90 -> 52 bytes
+//!   8 calls and jumps lead where they should
+//!   3268 bytes to remember 12 functions by
+//! ```
+//!
 //! Nothing is run, so code is made for x86-64 and for aarch64 wherever this runs. Every call is
 //! checked to lead to the code of a function that equals the one that the front end meant.
 

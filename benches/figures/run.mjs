@@ -21,15 +21,7 @@ const BENCHES = {
   latency: ["--bench", "latency"],
   parallel: ["--features", "object,parallel", "--bench", "parallel"],
 };
-/** The document of each table. */
-const DOCUMENTS = {
-  phases: "docs/performance.md",
-  floor: "docs/performance.md",
-  module: "README.md",
-  scale: "docs/performance.md",
-  latency: "docs/performance.md",
-  parallel: "docs/performance.md",
-};
+const DOCUMENT = "docs/performance.md";
 
 function main() {
   const { update, render, work, names } = readArguments({
@@ -56,8 +48,8 @@ function main() {
   fs.writeFileSync(path.join(work, "performance.svg"), picture);
   if (update) {
     fs.writeFileSync(path.join(ROOT, "docs/performance.svg"), picture);
-    for (const [name, document] of Object.entries(DOCUMENTS)) {
-      replaceGenerated(path.join(ROOT, document), `${COMMAND}: ${name}`, `${made[name]}\n`);
+    for (const [name, table] of Object.entries(made)) {
+      replaceGenerated(path.join(ROOT, DOCUMENT), `${COMMAND}: ${name}`, `${table}\n`);
     }
   }
   process.stdout.write(`${text}\n`);

@@ -1,4 +1,4 @@
-// The units of README.md, and two of this repository.
+// The units of docs/units.md, and two of this repository.
 
 /** The unit that is always here, and needs no network. */
 export const SAMPLE = "rust-generics";

@@ -38,8 +38,8 @@ pub(super) const PARAMETER: i64 = 2;
 pub(super) struct Share(i64);
 
 impl Share {
-    /// An eighth, and for size a 32nd: with any part from none to a 16th, the savings on the units
-    /// that the README names agree within a tenth of a point, and the greater it is, the fewer
+    /// An eighth, and for size a 32nd: with any part from none to a 16th, the units of
+    /// `docs/units.md` save the same within a tenth of a point, and the greater it is, the fewer
     /// small units become larger.
     pub fn of(policy: Policy) -> Share {
         match policy {
@@ -124,7 +124,7 @@ pub(super) const THOROUGH: Effort = Effort {
 pub(super) const MIN_BATCH: usize = 32;
 
 /// With `Balanced`: at most two thirds of the bodies are made that `THOROUGH` makes, and 95% of
-/// what they save is found. Measured on the units that the README names, on both targets.
+/// what they save is found. Measured on the units of `docs/units.md`, on both targets.
 pub(super) const QUICK: Effort = Effort {
     near: 4,
     hashes: 3,

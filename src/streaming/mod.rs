@@ -147,11 +147,12 @@ impl<'a> StreamingMerger<'a> {
         StreamingMerger { reader, ..merger }
     }
 
-    /// No functions, and similar ones are merged as well ([`Options::similar`]), for which the
-    /// caller holds at most this many bytes ([`Known::Hold`]). They are estimated from the sizes of
-    /// the tables of each function, unless [`Reading::set_held_bytes`] says otherwise. Functions
-    /// beyond the bound are compiled, those first that no other one resembles so far, and merged
-    /// only with identical functions.
+    /// For a caller whose code cannot be replaced, or who cannot make IR again. No functions, and
+    /// similar ones are merged as well ([`Options::similar`]), for which the caller holds at most
+    /// this many bytes ([`Known::Hold`]). They are estimated from the sizes of the tables of each
+    /// function, unless [`Reading::set_held_bytes`] says otherwise. What exceeds them is compiled,
+    /// those functions first that no other one resembles so far, and merged only with identical
+    /// functions.
     ///
     /// With `usize::MAX`, all that [`Merger`](crate::Merger) merges is merged.
     pub fn holding(options: Options<'a>, max_bytes: usize) -> Self {
@@ -177,7 +178,8 @@ impl<'a> StreamingMerger<'a> {
     /// For callers who can tell which functions may merge before they make IR, such as by a hash of
     /// what they translate, and add only those. Of what else calls functions,
     /// [`add_call`](StreamingMerger::add_call) must know, and a fresh symbol must not be that of a
-    /// function that is not added.
+    /// function that is not added. It takes least time, and least memory beside code, as IR is gone
+    /// when code is made.
     pub fn before_code(options: Options<'a>) -> Self {
         StreamingMerger::with(options, Held::at_most(usize::MAX, held::Compiled::Nothing))
     }
@@ -305,7 +307,8 @@ impl<'a> StreamingMerger<'a> {
     }
 
     /// Records that something besides the functions that are added, such as a data object, holds
-    /// the address of `symbol`, or one that is `offset` bytes behind it. Constant time.
+    /// the address of `symbol`, or one that is `offset` bytes behind it: then before the function
+    /// is added, or the function must be [`Attributes::pinned`]. Constant time.
     pub fn add_address_use(&mut self, symbol: &UserExternalName, offset: i64) {
         self.corpus.symbols.observe_address(symbol, offset != 0);
     }

@@ -55,8 +55,9 @@ pub trait Bodies {
         None
     }
 
-    /// The same functions, for several threads at a time. With the feature `parallel`, the pass then works on all
-    /// threads of the current `rayon` pool, with the same result. Default: none, and the pass works on one thread.
+    /// The same functions, for several threads at a time. With the feature `parallel`, the pass
+    /// then works on all threads of the current `rayon` pool, with the same result. Default: none,
+    /// and the pass works on one thread.
     fn sync(&self) -> Option<Box<dyn SyncBodies + '_>> {
         None
     }

@@ -157,8 +157,8 @@ impl Input {
         Files::read(&self.paths)
     }
 
-    /// Reads the unit from its texts, on the threads of `jobs`. Functions that are not valid for every target are verified
-    /// for that of `isa`.
+    /// Reads the unit from its texts, on the threads of `jobs`. Functions that are not valid for
+    /// every target are verified for that of `isa`.
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
-//! The part of a report about families: functions that the source writes once, such as all instances of a generic
-//! function. And about near misses: functions that share no body because it would save too little.
+//! The part of a report about families: functions that the source writes once, such as all
+//! instances of a generic function. And about near misses: functions that share no body because it
+//! would save too little.
 //!
 //! Names of the source define families; nothing depends on them.
 
@@ -29,7 +30,8 @@ pub struct Family {
     pub saved: i64,
 }
 
-/// Functions that share no body, although one body for all of them would save bytes: too few for the policy.
+/// Functions that share no body, although one body for all of them would save bytes: too few for
+/// the policy.
 #[derive(Debug, Serialize)]
 pub struct NearMiss {
     /// The name of the first one, as `why` takes it.
@@ -45,8 +47,8 @@ pub struct NearMiss {
     /// The functions.
     #[serde(skip)]
     pub members: Vec<FunctionIndex>,
-    /// How many extra arguments the body would receive: for constants and callees in which the functions differ, and for
-    /// where it branches.
+    /// How many extra arguments the body would receive: for constants and callees in which the
+    /// functions differ, and for where it branches.
     pub parameters: usize,
     /// In what they differ.
     pub differ_in: DifferIn,
@@ -123,7 +125,8 @@ pub fn families(unit: &Unit, plan: &Plan, sizes: &Sizes, rows: usize) -> Vec<Fam
     families
 }
 
-/// The functions that share no body although one would save bytes, those first where it would save most.
+/// The functions that share no body although one would save bytes, those first where it would save
+/// most.
 pub fn near_misses(plan: &Plan, decisions: &[Decision], rows: usize) -> Vec<NearMiss> {
     let is_kept = |&at: &FunctionIndex| {
         at.index() < plan.added() && plan.entry(at).disposition() == Disposition::Keep
@@ -151,7 +154,8 @@ pub fn near_misses(plan: &Plan, decisions: &[Decision], rows: usize) -> Vec<Near
         });
     }
     misses.sort_by_key(|miss| std::cmp::Reverse(miss.would_save));
-    // Each function is in one of them: a function that was tried with several others would be in many.
+    // Each function is in one of them: a function that was tried with several others would be in
+    // many.
     let mut listed = HashSet::new();
     misses.retain(|miss| {
         let is_new = miss.members.iter().all(|member| !listed.contains(member));

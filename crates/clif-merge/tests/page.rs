@@ -207,7 +207,8 @@ fn a_phone_scrolls_in_one_direction() {
     written.expect_silence(&page);
 }
 
-/// A reader adds up: the parts are the bytes before merging, and what is saved is the difference to those after it.
+/// A reader adds up: the parts are the bytes before merging, and what is saved is the difference to
+/// those after it.
 #[test]
 fn numbers_agree() {
     let written = Written::new(&SAMPLE);

@@ -247,8 +247,9 @@ impl Names {
         self.source.get(symbol).map(|raw| demangled(raw))
     }
 
-    /// Finds, for each function that only has a number, one with a name that it calls, or else one that calls it: the first one
-    /// in the order of the unit. Functions of WebAssembly whose names were stripped are recognised by that.
+    /// Finds, for each function that only has a number, one with a name that it calls, or else one
+    /// that calls it: the first one in the order of the unit. Functions of WebAssembly whose names
+    /// were stripped are recognised by that.
     pub(crate) fn relate(&mut self, functions: &[(&UserExternalName, &Function)]) {
         let mut related = HashMap::new();
         let is_numbered = |symbol: &UserExternalName| {
@@ -288,14 +289,15 @@ impl Names {
         Some(format!("{relation} {other}"))
     }
 
-    /// A comment that says what the source calls a function, as it is read; empty if that is not known.
+    /// A comment that says what the source calls a function, as it is read; empty if that is not
+    /// known.
     pub(crate) fn comment(&self, symbol: &UserExternalName) -> String {
         let name = self.source.get(symbol);
         name.map_or(String::new(), |raw| format!(";; {COMMENT}{raw}>:\n"))
     }
 
-    /// The name of a symbol for a person: that in the text, and what the source calls it, or whom it calls or is called by, if
-    /// that is known.
+    /// The name of a symbol for a person: that in the text, and what the source calls it, or whom
+    /// it calls or is called by, if that is known.
     pub fn describe(&self, symbol: &UserExternalName) -> String {
         let name = self.display(symbol);
         match self.of_source(symbol).or_else(|| self.relation(symbol)) {

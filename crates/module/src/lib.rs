@@ -58,6 +58,11 @@ struct Readme;
 #[doc = include_str!("../../../docs/embedding.md")]
 struct Embedding;
 
+/// And those of the guide to debugging.
+#[cfg(all(doctest, feature = "jit", feature = "object", feature = "parallel"))]
+#[doc = include_str!("../../../docs/debugging.md")]
+struct Debugging;
+
 mod body;
 mod deferred;
 mod emit;

@@ -89,13 +89,13 @@ pub fn count(wasm: &[u8]) -> Result<usize, Error> {
 
 /// Translates all functions of a module or component, in the order of their files' names.
 ///
-/// Meanwhile, the process may compile nothing else with Wasmtime, and it must have no logger of its own (see `log`); there is
-/// one translation at a time.
+/// Meanwhile, the process may compile nothing else with Wasmtime, and it must have no logger of its
+/// own (see `log`); there is one translation at a time.
 ///
 /// # Errors
 ///
-/// What is not WebAssembly, is not valid, defines no functions, or cannot be translated for the target, with the place in
-/// the bytes if it is known; and a logger that was there before.
+/// What is not WebAssembly, is not valid, defines no functions, or cannot be translated for the
+/// target, with the place in the bytes if it is known; and a logger that was there before.
 pub fn translate(wasm: &[u8], options: Options<'_>) -> Result<Vec<Function>, Error> {
     let modules = Modules::of(wasm).map_err(invalid)?;
     if modules.is_empty() {

@@ -1,11 +1,12 @@
 //! The IR of functions while Wasmtime compiles them.
 //!
-//! Wasmtime can write it into files, and does so in pieces of a few bytes, each with a call of the system: that takes ten
-//! times as long as compiling. But Cranelift logs a function in one piece before it makes code of it, at the level
-//! `trace` and with its feature `trace-log`, and Wasmtime logs the name when it has compiled the function, at the level
-//! `debug` and on the same thread. This is a logger that takes these two messages and formats no others. As other messages
-//! are many, the level is `trace` only while a thread is about to log a function. There is one logger for a process, so
-//! there is one translation at a time.
+//! Wasmtime can write it into files, and does so in pieces of a few bytes, each with a call of the
+//! system: that takes ten times as long as compiling. But Cranelift logs a function in one piece
+//! before it makes code of it, at the level `trace` and with its feature `trace-log`, and Wasmtime
+//! logs the name when it has compiled the function, at the level `debug` and on the same thread.
+//! This is a logger that takes these two messages and formats no others. As other messages are
+//! many, the level is `trace` only while a thread is about to log a function. There is one logger
+//! for a process, so there is one translation at a time.
 
 use crate::Error;
 use log::{LevelFilter, Log, Metadata, Record};
@@ -29,7 +30,8 @@ struct Message {
     target: &'static str,
     /// How it begins.
     start: &'static str,
-    /// The line that logs it, once it is known: 0 before. Most messages come from other lines, and are given up at that.
+    /// The line that logs it, once it is known: 0 before. Most messages come from other lines, and
+    /// are given up at that.
     line: AtomicU32,
 }
 

@@ -1,7 +1,8 @@
 //! The names of functions.
 //!
-//! Wasmtime replaces and cuts off parts of the names that a module gives its functions. In a comment, a name can stand as
-//! it is. A function without a name gets that of its first export. No other custom section than that of names is read.
+//! Wasmtime replaces and cuts off parts of the names that a module gives its functions. In a
+//! comment, a name can stand as it is. A function without a name gets that of its first export. No
+//! other custom section than that of names is read.
 
 use crate::reach::read;
 use std::collections::HashMap;

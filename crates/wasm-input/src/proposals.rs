@@ -1,7 +1,8 @@
 //! Proposals of WebAssembly that Wasmtime does not translate, and what a user can do about them.
 //!
-//! Whether a module needs a proposal is decided by validating it without: messages of other crates are *not* searched for
-//! words. A proposal that a later `wasmparser` knows fails a test until it is here.
+//! Whether a module needs a proposal is decided by validating it without: messages of other crates
+//! are *not* searched for words. A proposal that a later `wasmparser` knows fails a test until it
+//! is here.
 
 use wasmtime::wasmparser::{Validator, WasmFeatures};
 
@@ -50,7 +51,8 @@ const REFUSED: [(WasmFeatures, &str, &str); 15] = [
     (WasmFeatures::CM_CANON_NAMES, "version suffixes of components", CORE_MODULES),
 ];
 
-/// What to do about the first proposal that a module or component needs and that is refused, if it needs one.
+/// What to do about the first proposal that a module or component needs and that is refused, if it
+/// needs one.
 pub fn remedy(wasm: &[u8]) -> Option<String> {
     let valid = |features| Validator::new_with_features(features).validate_all(wasm).is_ok();
     // Other mistakes are no question of proposals.

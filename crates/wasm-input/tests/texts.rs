@@ -1,6 +1,7 @@
 //! The texts of functions are those that Wasmtime writes into files.
 //!
-//! This is a program of its own, and one test, because nothing else may be compiled during a translation.
+//! This is a program of its own, and one test, because nothing else may be compiled during a
+//! translation.
 
 use std::path::Path;
 use wasm_input::{Options, from_text, translate};

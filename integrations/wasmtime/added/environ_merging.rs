@@ -39,8 +39,8 @@ pub trait FunctionMerger: Send + Sync {
     /// Says that there is a function that is not added, and whom it calls.
     fn add_other(&mut self, key: FuncKey, calls: Calls);
 
-    /// Decides what becomes of all functions that were added: which have code, and which share it. `translate` translates one of
-    /// them again. On all threads of `rayon`, if `parallel`.
+    /// Decides what becomes of all functions that were added: which have code, and which share it.
+    /// `translate` translates one of them again. On all threads of `rayon`, if `parallel`.
     fn plan(
         &mut self,
         translate: &(dyn Fn(FuncKey) -> Result<CompiledFunctionBody> + Sync),

@@ -27,7 +27,8 @@ pub struct Shared {
 pub struct Sharing {
     /// Ascending by their keys.
     pub functions: Vec<Shared>,
-    /// To which of them the frames of a stack can belong: a [`SymbolTable`]. Empty, if there is no address map.
+    /// To which of them the frames of a stack can belong: a [`SymbolTable`]. Empty, if there is no
+    /// address map.
     #[serde(serialize_with = "write_bytes", deserialize_with = "read_bytes")]
     pub frames: Vec<u8>,
 }

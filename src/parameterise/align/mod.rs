@@ -453,7 +453,8 @@ impl Aligning<'_, '_> {
         true
     }
 
-    /// Notes, for who asks what could be merged, two functions of the unit whose body saves bytes, but too few.
+    /// Notes, for who asks what could be merged, two functions of the unit whose body saves bytes,
+    /// but too few.
     fn record_unmerged(&mut self, functions: [FunctionIndex; 2], parameters: usize, saved: i64) {
         let is_own = |function: &FunctionIndex| function.index() < self.workbench.plan.added();
         if saved > 0 && functions.iter().all(is_own) {

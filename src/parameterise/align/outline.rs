@@ -39,7 +39,8 @@ pub(super) struct Outline {
     pub observes_its_frame: bool,
 }
 
-/// A constant that could be passed. Of its bits, the upper and the lower half, so that no byte is unused.
+/// A constant that could be passed. Of its bits, the upper and the lower half, so that no byte is
+/// unused.
 #[derive(Clone, Copy)]
 struct Constant {
     position: u32,

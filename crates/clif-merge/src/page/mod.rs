@@ -204,8 +204,8 @@ fn data_row(report: &Report) -> String {
     }
 }
 
-/// The bytes of each part of all classes. Those that grew count as well, so that the sum is that of before merging, and the bytes
-/// saved are the difference to those after it.
+/// The bytes of each part of all classes. Those that grew count as well, so that the sum is that of
+/// before merging, and the bytes saved are the difference to those after it.
 fn legend(part: Part, groups: &[Group]) -> String {
     let sum = |of: fn(&Group) -> u64| groups.iter().map(of).sum::<u64>() as i64;
     let (after, missed) = (sum(|group| group.after), sum(|group| group.missed));

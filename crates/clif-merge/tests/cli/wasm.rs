@@ -260,7 +260,7 @@ fn a_module_and_texts_are_one_unit() {
     assert!(merged.text().contains("\nfunction %f() fast {"), "{}", merged.text());
 }
 
-/// The first table of README.md has figures of such units.
+/// The first table of figures in docs/units.md is of such units.
 #[test]
 fn a_unit_that_is_written_as_text_is_the_unit_of_the_module() {
     let directory = temporary();

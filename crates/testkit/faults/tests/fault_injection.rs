@@ -3,9 +3,8 @@
 //!
 //! `fault_injection/matrix.rs` says which oracle must notice which fault; each oracle is one test,
 //! which runs until every fault that it must notice is noticed, and fails if one is not. All input
-//! is from fixed seeds.
-//! `CLIF_MERGE_FAULTS="--ignored --nocapture" cargo test --release --workspace --test faults -- --ignored`
-//! prints which oracles notice which faults, whether they must or not.
+//! is from fixed seeds. `CLIF_MERGE_FAULTS="--ignored --nocapture" cargo test --release --workspace
+//! --test faults -- --ignored` prints which oracles notice which faults, whether they must or not.
 
 #[path = "fault_injection/by_hand.rs"]
 mod by_hand;
