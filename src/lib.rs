@@ -102,10 +102,11 @@
 //!
 //! # With `cranelift-module`
 //!
-//! `MergingModule` of the crate `cranelift-mergefunc-module` wraps a `cranelift_module::Module` and is one: wrap the
-//! module that is used so far, and nothing else changes. The document `docs/embedding.md` says how to
-//! embed the library in a JIT, an ahead-of-time compiler, or a back end without `cranelift-module`, and `docs/debugging.md`
-//! how to debug merged programs; the examples `jit`, `aot`, `raw` and `engine` are programs to copy from.
+//! `MergingModule` of the crate `cranelift-mergefunc-module` wraps a `cranelift_module::Module` and
+//! is one: wrap the module that is used so far, and nothing else changes. The document
+//! `docs/embedding.md` says how to embed the library in a JIT, an ahead-of-time compiler, or a back
+//! end without `cranelift-module`, and `docs/debugging.md` how to debug merged programs; the
+//! examples `jit`, `aot`, `raw` and `engine` are programs to copy from.
 //!
 //! # What it does not do
 //!

@@ -150,9 +150,9 @@ impl<'a> StreamingMerger<'a> {
     /// For a caller whose code cannot be replaced, or who cannot make IR again. No functions, and
     /// similar ones are merged as well ([`Options::similar`]), for which the caller holds at most
     /// this many bytes ([`Known::Hold`]). They are estimated from the sizes of the tables of each
-    /// function, unless [`Reading::set_held_bytes`] says otherwise. What exceeds them is compiled,
-    /// those functions first that no other one resembles so far, and merged only with identical
-    /// functions.
+    /// function, unless [`Reading::set_held_bytes`] says otherwise. Functions
+    /// beyond the bound are compiled, those first that no other one resembles so far, and merged
+    /// only with identical functions.
     ///
     /// With `usize::MAX`, all that [`Merger`](crate::Merger) merges is merged.
     pub fn holding(options: Options<'a>, max_bytes: usize) -> Self {

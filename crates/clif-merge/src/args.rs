@@ -162,7 +162,7 @@ impl Input {
     ///
     /// # Errors
     ///
-    /// What cannot be read, with path and line.
+    /// A file that cannot be read, with path and line.
     pub fn read(
         &self,
         sources: &Sources,

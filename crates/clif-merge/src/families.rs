@@ -69,7 +69,7 @@ pub enum DifferIn {
 }
 
 impl NearMiss {
-    /// What to show beside the name.
+    /// The text beside the name.
     pub fn label(&self) -> Option<&str> {
         self.source_name.as_deref().or(self.relation.as_deref())
     }

@@ -259,7 +259,7 @@ impl Names {
             for callee in func.params.user_named_funcs().values() {
                 match (is_numbered(caller), is_numbered(callee)) {
                     (true, false) => {
-                        // What a function calls says more of it.
+                        // A callee says more of a function than a caller.
                         let known: &mut (Relation, UserExternalName) = related
                             .entry(caller.clone())
                             .or_insert_with(|| (Relation::Calls, callee.clone()));

@@ -94,8 +94,8 @@ pub fn count(wasm: &[u8]) -> Result<usize, Error> {
 ///
 /// # Errors
 ///
-/// What is not WebAssembly, is not valid, defines no functions, or cannot be translated for the
-/// target, with the place in the bytes if it is known; and a logger that was there before.
+/// Bytes that are not WebAssembly, are not valid, define no functions, or cannot be translated for
+/// the target, with the place in the bytes if it is known; and a logger that was there before.
 pub fn translate(wasm: &[u8], options: Options<'_>) -> Result<Vec<Function>, Error> {
     let modules = Modules::of(wasm).map_err(invalid)?;
     if modules.is_empty() {
@@ -173,7 +173,7 @@ fn name_in(text: &str) -> Option<(u32, u32)> {
     Some((namespace.parse().ok()?, index.parse().ok()?))
 }
 
-/// What Wasmtime says, and what to do if it is about a proposal.
+/// Wasmtime's message, and a remedy if it is about a proposal.
 fn refused(error: &str, wasm: &[u8]) -> Error {
     let error = one_line(error);
     match proposals::remedy(wasm) {

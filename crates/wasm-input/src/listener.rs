@@ -2,7 +2,7 @@
 //!
 //! Wasmtime can write it into files, and does so in pieces of a few bytes, each with a call of the
 //! system: that takes ten times as long as compiling. But Cranelift logs a function in one piece
-//! before it makes code of it, at the level `trace` and with its feature `trace-log`, and Wasmtime
+//! before it makes code of it, at the level `trace` and with its feature for that, and Wasmtime
 //! logs the name when it has compiled the function, at the level `debug` and on the same thread.
 //! This is a logger that takes these two messages and formats no others. As other messages are
 //! many, the level is `trace` only while a thread is about to log a function. There is one logger
@@ -18,7 +18,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// A function that was compiled.
 #[derive(Debug)]
 pub struct Compiled {
-    /// What Wasmtime calls it.
+    /// Its name in Wasmtime.
     pub symbol: String,
     /// Its IR as the code generator gets it.
     pub text: String,
@@ -55,7 +55,8 @@ static COMPILED: Message = Message {
     start: "`",
     line: AtomicU32::new(0),
 };
-/// What stands behind the name.
+
+/// The text behind the name.
 const BEHIND_NAME: &str = "` compiled in ";
 
 struct Listener;
@@ -86,7 +87,7 @@ pub fn compiled_by<T>(work: impl FnOnce() -> T) -> Result<(T, Vec<Compiled>), Er
         ));
     }
     COUNT.store(0, Ordering::Relaxed);
-    // What one that panicked has left.
+    // A translation that panicked may have left some.
     ALL.lock().unwrap_or_else(PoisonError::into_inner).clear();
     wait(|_| 0);
     let result = work();
@@ -132,7 +133,7 @@ impl Log for Listener {
 }
 
 impl Message {
-    /// What follows the start of the message, if `record` is one.
+    /// The text behind the start of the message, if `record` is one.
     fn read(&self, record: &Record<'_>, is_one: impl Fn(&str) -> bool) -> Option<String> {
         let line = self.line.load(Ordering::Relaxed);
         if (line != 0 && record.line() != Some(line)) || record.target() != self.target {
@@ -148,7 +149,7 @@ impl Message {
 
 /// A text that is given up where it does not begin as expected.
 struct Begun {
-    /// What is still to come of the beginning.
+    /// The part of the beginning that has not come yet.
     expected: &'static str,
     rest: String,
 }

@@ -35,7 +35,7 @@ impl Names {
                 }
                 Payload::CustomSection(section) => {
                     if let KnownCustom::Name(section) = section.as_known() {
-                        // What stands before a mistake in the section counts.
+                        // Names before a mistake in the section count.
                         let _ = add(&mut names, module, section);
                     }
                 }
@@ -77,7 +77,7 @@ fn add(
     Ok(())
 }
 
-/// What Wasmtime calls a function without a name.
+/// Wasmtime's name of a function that has none.
 fn function(module: usize, index: u32) -> String {
     format!("wasm[{module}]::function[{index}]")
 }

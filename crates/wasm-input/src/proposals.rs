@@ -51,7 +51,7 @@ const REFUSED: [(WasmFeatures, &str, &str); 15] = [
     (WasmFeatures::CM_CANON_NAMES, "version suffixes of components", CORE_MODULES),
 ];
 
-/// What to do about the first proposal that a module or component needs and that is refused, if it
+/// A remedy for the first proposal that a module or component needs and that is refused, if it
 /// needs one.
 pub fn remedy(wasm: &[u8]) -> Option<String> {
     let valid = |features| Validator::new_with_features(features).validate_all(wasm).is_ok();
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn every_proposal_is_enabled_or_refused() {
-        // What Wasmtime enables by default, and what is no proposal but a part of one.
+        // Those that Wasmtime enables by default, and parts of proposals.
         let default = WasmFeatures::WASM3 | WasmFeatures::COMPONENT_MODEL;
         let refused = REFUSED.iter().fold(WasmFeatures::empty(), |all, (one, _, _)| all | *one);
         assert_eq!(default | ENABLED | refused, WasmFeatures::all());

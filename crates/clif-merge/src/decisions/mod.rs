@@ -137,7 +137,7 @@ impl Decision {
         }
     }
 
-    /// What to show beside the name.
+    /// The text beside the name.
     pub fn label(&self) -> Option<&str> {
         self.source_name.as_deref().or(self.relation.as_deref())
     }
