@@ -136,8 +136,8 @@ pub struct Report {
     /// The families of functions that save most, on the host's architecture, if the source names
     /// functions.
     pub families: Vec<Family>,
-    /// Functions that share no body although they differ in little, those whose body would save most
-    /// first, on the host's architecture.
+    /// Functions that share no body although they differ in little, those whose body would save
+    /// most first, on the host's architecture.
     pub near_misses: Vec<NearMiss>,
     /// Functions that differ only in constants and references, on the host's architecture.
     pub similar: Similar,

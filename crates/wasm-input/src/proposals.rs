@@ -1,4 +1,5 @@
-//! Proposals of WebAssembly that Wasmtime does not translate, and what a user can do about them.
+//! Proposals of WebAssembly that are off by default in Wasmtime and not translated here, and what a
+//! user can do about them.
 //!
 //! Whether a module needs a proposal is decided by validating it without: messages of other crates
 //! are *not* searched for words. A proposal that a later `wasmparser` knows fails a test until it
@@ -59,7 +60,7 @@ pub fn remedy(wasm: &[u8]) -> Option<String> {
     valid(WasmFeatures::all()).then_some(())?;
     let needed = |&&(feature, _, _): &&(WasmFeatures, _, _)| !valid(WasmFeatures::all() - feature);
     let (_, proposal, remedy) = REFUSED.iter().find(needed)?;
-    Some(format!("Wasmtime 48 does not translate {proposal}: {remedy}"))
+    Some(format!("there is no translation of {proposal}: {remedy}"))
 }
 
 #[cfg(test)]

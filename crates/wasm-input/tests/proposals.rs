@@ -1,4 +1,4 @@
-//! Proposals that Wasmtime does not translate: what is said of a module that needs one.
+//! Proposals that are not translated: the message for a module that needs one.
 
 use std::path::Path;
 use wasm_input::{Options, from_text, translate};
@@ -18,7 +18,7 @@ fn component(items: &str) -> String {
 fn check(text: &str, proposal: &str, remedy: &str) {
     let wasm = from_text(text, Path::new("t.wat")).expect("well-formed text");
     let error = translate(&wasm, Options::default()).unwrap_err().to_string();
-    assert!(error.contains(&format!("does not translate {proposal}: {remedy}")), "{error}");
+    assert!(error.contains(&format!("no translation of {proposal}: {remedy}")), "{error}");
     assert!(!error.contains('\n'), "{error}");
 }
 

@@ -205,7 +205,7 @@ fn what_is_not_a_module_is_refused_with_its_name_and_offset() {
         (&binary("(module (func (result i32)))"), "at offset 24: type mismatch"),
         (
             &binary("(module (func try catch_all end))"),
-            "legacy_exceptions feature required for try instruction; Wasmtime 48 does not translate exceptions of the first form: 'wasm-opt ",
+            "legacy_exceptions feature required for try instruction; there is no translation of exceptions of the first form: 'wasm-opt ",
         ),
     ] {
         write(&module, bytes);
