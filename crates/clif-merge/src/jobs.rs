@@ -24,11 +24,12 @@ pub struct JobsArg {
 }
 
 impl JobsArg {
-    /// Starts the threads. There is none but the present one for one job.
+    /// Starts the threads. There is none but the present one for one job, and where the system
+    /// refuses others, as with little memory for their stacks.
     ///
     /// # Errors
     ///
-    /// If the system refuses a thread.
+    /// If the system refuses a thread that the user has asked for.
     pub fn start(self) -> Result<Jobs> {
         let jobs = self.jobs.or_else(|| std::thread::available_parallelism().ok());
         let jobs = jobs.map_or(1, NonZeroUsize::get);
@@ -36,8 +37,11 @@ impl JobsArg {
             return Ok(Jobs::ONE);
         }
         let builder = rayon::ThreadPoolBuilder::new().num_threads(jobs).stack_size(STACK_BYTES);
-        let pool = builder.build().with_context(|| format!("cannot start {jobs} threads"))?;
-        Ok(Jobs { pool: Some(pool) })
+        match builder.build() {
+            Ok(pool) => Ok(Jobs { pool: Some(pool) }),
+            Err(_) if self.jobs.is_none() => Ok(Jobs::ONE),
+            Err(error) => Err(error).with_context(|| format!("cannot start {jobs} threads")),
+        }
     }
 }
 
