@@ -170,8 +170,8 @@ const BUDGETS: [(&str, usize); 28] = [
     // Copies, scans and outlines are counted.
     ("stats", 120),
     // Functions are read on any thread, and compiled code may be replaced, which is proved. The
-    // reading for backtraces. New bodies get symbols that nothing else has.
-    ("streaming", 890),
+    // reading for backtraces. New bodies get symbols that nothing else has. Plans on all threads.
+    ("streaming", 910),
     ("target", 1100),
     ("threads", 120),
     // Fresh symbols.
