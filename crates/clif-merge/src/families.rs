@@ -42,6 +42,9 @@ pub struct NearMiss {
     /// See [`Decision::relation`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relation: Option<String>,
+    /// See [`Decision::label`].
+    #[serde(skip)]
+    pub label: Option<String>,
     /// How many functions these are.
     pub functions: usize,
     /// The functions.
@@ -69,11 +72,6 @@ pub enum DifferIn {
 }
 
 impl NearMiss {
-    /// The text beside the name.
-    pub fn label(&self) -> Option<&str> {
-        self.source_name.as_deref().or(self.relation.as_deref())
-    }
-
     /// In what the functions differ.
     pub fn difference(&self) -> String {
         match (self.differ_in, self.parameters) {
@@ -145,6 +143,7 @@ pub fn near_misses(plan: &Plan, decisions: &[Decision], rows: usize) -> Vec<Near
             function: first.name.clone(),
             source_name: first.source_name.clone(),
             relation: first.relation.clone(),
+            label: first.label().map(str::to_owned),
             functions: members.len(),
             members: members.clone(),
             parameters: *parameters,

@@ -149,7 +149,7 @@ fn near_misses(misses: &[NearMiss]) -> String {
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for miss in misses {
         let NearMiss { function, functions, bytes, would_save, .. } = miss;
-        let name = match miss.label() {
+        let name = match &miss.label {
             Some(label) => shortened(&format!("{function} ({label})")),
             None => function.clone(),
         };

@@ -13,7 +13,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::print_errors::pretty_verifier_error;
 use cranelift_codegen::verifier::VerifierErrors;
 use cranelift_mergefunc::cranelift_codegen;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A name as a person writes it: whole, or its end behind a `::`, or a pattern.
 #[derive(Debug)]
@@ -251,27 +251,30 @@ impl Names {
     /// that calls it: the first one in the order of the unit. Functions of WebAssembly whose names
     /// were stripped are recognised by that.
     pub(crate) fn relate(&mut self, functions: &[(&UserExternalName, &Function)]) {
-        let mut related = HashMap::new();
         let is_numbered = |symbol: &UserExternalName| {
             self.text_of(symbol).is_none() && !self.source.contains_key(symbol)
         };
-        for &(caller, func) in functions.iter().filter(|_| !self.source.is_empty()) {
+        let numbered = functions.iter().map(|&(symbol, _)| symbol);
+        let numbered: HashSet<_> = numbered.filter(|&symbol| is_numbered(symbol)).collect();
+        // All functions have names, as a rule, or none has.
+        if numbered.is_empty() || self.source.is_empty() {
+            return;
+        }
+        let mut related = HashMap::new();
+        for &(caller, func) in functions {
+            let is_caller_numbered = numbered.contains(caller);
             for callee in func.params.user_named_funcs().values() {
-                match (is_numbered(caller), is_numbered(callee)) {
-                    (true, false) => {
-                        // A callee says more of a function than a caller.
-                        let known: &mut (Relation, UserExternalName) = related
-                            .entry(caller.clone())
-                            .or_insert_with(|| (Relation::Calls, callee.clone()));
-                        if known.0 == Relation::CalledBy {
-                            *known = (Relation::Calls, callee.clone());
-                        }
+                if is_caller_numbered && !is_numbered(callee) {
+                    // A callee says more of a function than a caller.
+                    let known: &mut (Relation, UserExternalName) = related
+                        .entry(caller.clone())
+                        .or_insert_with(|| (Relation::Calls, callee.clone()));
+                    if known.0 == Relation::CalledBy {
+                        *known = (Relation::Calls, callee.clone());
                     }
-                    (false, true) => {
-                        let new = || (Relation::CalledBy, caller.clone());
-                        related.entry(callee.clone()).or_insert_with(new);
-                    }
-                    (true, true) | (false, false) => {}
+                } else if !is_caller_numbered && numbered.contains(callee) {
+                    let new = || (Relation::CalledBy, caller.clone());
+                    related.entry(callee.clone()).or_insert_with(new);
                 }
             }
         }
@@ -498,5 +501,32 @@ mod tests {
         assert_eq!(find("ead"), [0; 0]);
         assert_eq!(names.describe(&symbols[0]), "u0:0 (core::ptr::read)");
         assert_eq!(names.describe(&UserExternalName::new(0, 9)), "u0:9");
+    }
+
+    /// Functions of WebAssembly whose names were stripped were numbers in every list.
+    #[test]
+    fn a_numbered_function_is_known_by_one_with_a_name() {
+        let calls = |own: u32, callee: u32| {
+            let text = format!("function u0:{own}() {{ fn0 = u0:{callee}() block0: return }}");
+            cranelift_reader::parse_functions(&text).unwrap().remove(0)
+        };
+        let symbols: Vec<_> = (0..5).map(|index| UserExternalName::new(0, index)).collect();
+        // Named 1 calls 0; 0 calls 2, which calls named 3; 4 is unrelated.
+        let functions = [calls(0, 2), calls(1, 0), calls(2, 3), calls(3, 3), calls(4, 4)];
+        let mut names = Names::new(7);
+        names.learn(&symbols[1], "caller");
+        names.learn(&symbols[3], "callee");
+        names.relate(&symbols.iter().zip(&functions).collect::<Vec<_>>());
+        let described: Vec<String> = symbols.iter().map(|it| names.describe(it)).collect();
+        assert_eq!(
+            described,
+            [
+                "u0:0 (called by caller)",
+                "u0:1 (caller)",
+                "u0:2 (calls callee)",
+                "u0:3 (callee)",
+                "u0:4"
+            ]
+        );
     }
 }

@@ -240,7 +240,7 @@ fn family_rows(families: &[Family]) -> String {
 fn miss_rows(misses: &[NearMiss]) -> String {
     let misses = misses.iter().take(STATIC_ROWS).enumerate().map(|(at, miss)| {
         let NearMiss { function, functions, bytes, would_save, .. } = miss;
-        let name = named(function, miss.label());
+        let name = named(function, miss.label.as_deref());
         let cells = [
             thousands(*functions as u64),
             miss.difference(),
