@@ -224,8 +224,8 @@ impl<'a> Merger<'a> {
         let content = options.content_addressing?;
         let (plan, known, _) = identical(summaries, None, bodies, &options, &mut |_| {});
         let Known { encodings, .. } = &known;
-        let compiled = encodings.compiled();
-        Some(summary(&plan, compiled, bodies, &options, &content, unit))
+        let without_ir = encodings.without_ir();
+        Some(summary(&plan, without_ir, bodies, &options, &content, unit))
     }
 
     /// Plans the unit; `later` units may follow. Calls `end` with the name of each phase when it

@@ -95,6 +95,26 @@ impl Plan {
         true
     }
 
+    /// Like [`apply`](Plan::apply), for a function that was not added and of whose calls
+    /// [`StreamingMerger::add_call`](crate::streaming::StreamingMerger::add_call) was called with
+    /// [`Caller::IsRewritten`](crate::streaming::Caller::IsRewritten). It need not be called
+    /// where references of compiled code are redirected, if no call
+    /// [passes extra arguments](Plan::passes_extra_arguments).
+    pub fn apply_to_caller(&self, func: &mut Function) -> bool {
+        self.redirect(func, KeptCalls::none())
+    }
+
+    /// Whether `func`, rewritten by the plan, may pass extra arguments to a function that it calls.
+    ///
+    /// Linear in the number of imports.
+    pub fn passes_extra_arguments(&self, func: &Function) -> bool {
+        let passes = |symbol: &UserExternalName| {
+            let call = self.redirected_call(symbol, KeptCalls::none());
+            call.is_some_and(|call| !call.arguments.is_empty())
+        };
+        func.params.user_named_funcs().values().any(passes)
+    }
+
     /// Whether [`apply`](Plan::apply) would change a function. One that it would not change can be
     /// compiled as it is, and could have been compiled before the plan was made. In doubt it says
     /// that it would.

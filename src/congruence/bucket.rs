@@ -102,32 +102,35 @@ impl Bucketed {
 pub(crate) struct Encodings {
     numbering: Numbering,
     walked: Vec<Walked>,
-    compiled: Compiled,
+    without_ir: WithoutIr,
 }
 
-/// Functions that were compiled before the plan, and whose IR is not there any more.
+/// Code whose IR is not there when the plan is made.
 #[derive(Default)]
-pub(crate) struct Compiled {
+pub(crate) struct WithoutIr {
+    /// The functions of the unit without IR: they were compiled before the plan.
     pub functions: EntitySet<FunctionIndex>,
-    /// The functions that their code calls: as it is, so without extra arguments.
+    /// The functions that compiled code calls: as it is, so without extra arguments.
     pub callees: EntitySet<FunctionIndex>,
+    /// How often code that is not in the unit calls functions and passes extra arguments.
+    pub calls: Vec<(FunctionIndex, u32)>,
 }
 
 impl Encodings {
-    /// These encodings, if some functions were compiled already.
-    pub fn with_compiled(self, compiled: Compiled) -> Encodings {
-        Encodings { compiled, ..self }
+    /// These encodings, if the IR of some code is not there.
+    pub fn with(self, without_ir: WithoutIr) -> Encodings {
+        Encodings { without_ir, ..self }
     }
 
-    /// The functions that were compiled already; none in a unit whose IR is there.
-    pub fn compiled(&self) -> &Compiled {
-        &self.compiled
+    /// The code whose IR is not there: none of a unit whose IR is there.
+    pub fn without_ir(&self) -> &WithoutIr {
+        &self.without_ir
     }
 
     /// The hash of the shape of a function, if it was walked and its IR is there.
     pub fn shape(&self, function: FunctionIndex) -> Option<ShapeHash> {
         let of_unit = function.index() < self.numbering.functions;
-        if !of_unit || self.compiled.functions.contains(function) {
+        if !of_unit || self.without_ir.functions.contains(function) {
             return None;
         }
         match self.walked[self.numbering.node(Item::Function(function)).index()] {
@@ -140,7 +143,7 @@ impl Encodings {
 impl From<Bucketed> for Encodings {
     fn from(bucketed: Bucketed) -> Encodings {
         let Bucketed { numbering, walked, .. } = bucketed;
-        Encodings { numbering, walked, compiled: Compiled::default() }
+        Encodings { numbering, walked, without_ir: WithoutIr::default() }
     }
 }
 

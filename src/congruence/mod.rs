@@ -16,7 +16,7 @@ mod components;
 mod refine;
 mod summarise;
 
-pub(crate) use bucket::{Bucketed, Bucketer, Compiled, Encodings, Walk, Walked, bucket};
+pub(crate) use bucket::{Bucketed, Bucketer, Encodings, Walk, Walked, WithoutIr, bucket};
 pub(crate) use components::components;
 pub(crate) use refine::{Partition, References, refine};
 pub(crate) use summarise::Summaries;

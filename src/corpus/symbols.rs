@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use cranelift_codegen::ir::UserExternalName;
 use cranelift_entity::packed_option::PackedOption;
-use cranelift_entity::{EntityRef, PrimaryMap, entity_impl};
+use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap, entity_impl};
 
 /// A symbol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,6 +79,8 @@ pub(crate) struct Symbols {
     items: PrimaryMap<SymbolNumber, PackedOption<KnownIndex>>,
     /// How each symbol is compared, and its observed uses besides its behaviour.
     notes: PrimaryMap<SymbolNumber, u8>,
+    /// How often code that is no item, and passes extra arguments, calls each symbol.
+    calls: SecondaryMap<SymbolNumber, u32>,
     defined: usize,
 }
 
@@ -168,7 +170,7 @@ impl Symbols {
         self.notes[number] & INSIDE != 0
     }
 
-    /// Records that code that is no item calls a symbol.
+    /// Records that code that is no item calls a symbol, without extra arguments.
     pub fn observe_call(&mut self, symbol: &UserExternalName) {
         let number = self.number(symbol);
         self.notes[number] |= CALLED;
@@ -178,6 +180,18 @@ impl Symbols {
     pub fn called(&self) -> impl Iterator<Item = KnownIndex> + '_ {
         let called = self.notes.iter().filter(|&(_, &notes)| notes & CALLED != 0);
         called.filter_map(|(number, _)| self.item(number))
+    }
+
+    /// Records that code that is no item calls a symbol, and passes extra arguments.
+    pub fn count_call(&mut self, symbol: &UserExternalName) {
+        let number = self.number(symbol);
+        self.calls[number] += 1;
+    }
+
+    /// The items that such code calls, and how often.
+    pub fn calls(&self) -> impl Iterator<Item = (KnownIndex, u32)> + '_ {
+        let called = self.calls.iter().filter(|&(_, &calls)| calls > 0);
+        called.filter_map(|(number, &calls)| Some((self.item(number)?, calls)))
     }
 
     /// Takes all symbols out, in the order of their numbers, none of which has an item. Their
@@ -214,8 +228,9 @@ impl Symbols {
 
     /// The memory that is held, in bytes.
     pub fn size(&self) -> usize {
-        let Symbols { names, items, notes, defined: _ } = self;
-        names.size() + items.len() * size_of::<PackedOption<KnownIndex>>() + notes.len()
+        let Symbols { names, items, notes, calls, defined: _ } = self;
+        let calls = calls.values().len() * size_of::<u32>();
+        names.size() + items.len() * size_of::<PackedOption<KnownIndex>>() + notes.len() + calls
     }
 }
 

@@ -107,6 +107,10 @@ impl Sites {
     /// to source locations, is left as it is, and nothing is known of its code.
     pub fn number(func: &mut Function) -> Sites {
         let order = order(func);
+        Sites::number_in(func, order)
+    }
+
+    fn number_in(func: &mut Function, order: Vec<Inst>) -> Sites {
         let mut sites = Sites::in_order(func, &order);
         if func.dfg.values_labels.is_some() {
             return sites;
@@ -150,6 +154,16 @@ impl Sites {
         places.sort_unstable();
         places.dedup_by_key(|(place, _)| *place);
         places
+    }
+
+    /// Where its direct calls return to, and the functions that they call.
+    fn calls(&self, buffer: &MachBufferFinalized<Final>) -> Vec<(Place, Key)> {
+        let returns = self.places(buffer).into_iter().filter(|(place, _)| place.is_return);
+        let callee = |number| match self.at(number)?.callee {
+            Callee::Function(callee) => Some(callee),
+            Callee::Unknown => None,
+        };
+        returns.filter_map(|(place, number)| Some((place, callee(number)?))).collect()
     }
 }
 
@@ -227,6 +241,20 @@ impl Recorded {
             return None;
         }
         plan.finish_numbered(function, func)
+    }
+
+    /// [`Plan::apply_to_caller`] where that is needed: `func` was not added. Its original
+    /// instructions are then returned, for [`Recorded::add_code`].
+    pub fn finish_caller(&self, plan: &Plan, func: &mut Function) -> Option<Sites> {
+        if !plan.passes_extra_arguments(func) {
+            return None;
+        }
+        // Nothing is related to its code, so its instructions may be in any order.
+        let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+        let insts = insts.collect();
+        let sites = (!self.is_empty()).then(|| Sites::number_in(func, insts));
+        plan.apply_to_caller(func);
+        sites
     }
 
     /// Records a function, as it was before merging. One that was recorded under the same symbol is
@@ -323,7 +351,9 @@ impl Recorded {
     }
 
     /// Adds numbered code and all other code, such as that of callers that are compiled as they
-    /// are. In other code, relocations name the called functions, by `names`.
+    /// are. In other code, relocations name the called functions, by `names`. Of a function that
+    /// has its code alone and was [forgotten](crate::streaming::StreamingMerger::plan_recording),
+    /// or not added, the direct calls are recorded.
     pub fn add_code(
         &mut self,
         symbol: &UserExternalName,
@@ -331,14 +361,25 @@ impl Recorded {
         buffer: &MachBufferFinalized<Final>,
         names: &PrimaryMap<UserExternalNameRef, UserExternalName>,
     ) {
-        if let Some(numbered) = numbered {
-            self.compiled(symbol, numbered, buffer);
-        } else if !self.sites.contains_key(&key(symbol)) {
-            // No thunk.
-            let (places, sites) = called(buffer, names);
-            self.places.insert(key(symbol), places);
-            self.sites.insert(key(symbol), sites);
-        }
+        let own = key(symbol);
+        let is_forgotten = !self.sites.contains_key(&own);
+        let is_function = self.tail_calls.contains_key(&own);
+        let calls = match numbered {
+            // Of a function that has its code alone, nothing else is needed.
+            Some(numbered) if is_forgotten && is_function && !self.bodies.contains(&own) => {
+                numbered.calls(buffer)
+            }
+            Some(numbered) => return self.compiled(symbol, numbered, buffer),
+            None if is_forgotten => called(buffer, names),
+            // A thunk.
+            None => return,
+        };
+        let places = (0..).zip(&calls).map(|(number, &(place, _))| (place, number)).collect();
+        let callees = (0..).zip(&calls).map(|(number, &(_, callee))| (number, callee)).collect();
+        let locations = calls.iter().map(|_| SourceLoc::default()).collect();
+        let tail_callees = TailCallees::Any;
+        self.places.insert(own, places);
+        self.sites.insert(own, Sites { locations, callees, tail_callees, base: None });
     }
 
     /// Forgets the instructions of functions that share no code, or whose own body runs.
@@ -402,11 +443,11 @@ impl Instructions<'_> {
     }
 }
 
-/// Where calls of code return to whose relocations name functions, and these calls as instructions.
+/// Where calls of code return to whose relocations name functions, and which.
 fn called(
     buffer: &MachBufferFinalized<Final>,
     names: &PrimaryMap<UserExternalNameRef, UserExternalName>,
-) -> (Arc<[(Place, u32)]>, Sites) {
+) -> Vec<(Place, Key)> {
     let mut returns: Vec<u32> = buffer.call_sites().map(|call| call.ret_addr).collect();
     returns.sort_unstable();
     let calls = buffer.relocs().iter().filter_map(|reloc| {
@@ -419,10 +460,7 @@ fn called(
     });
     let mut calls: Vec<(Place, Key)> = calls.collect();
     calls.sort_unstable();
-    let places = (0..).zip(&calls).map(|(number, &(place, _))| (place, number)).collect();
-    let callees = (0..).zip(&calls).map(|(number, &(_, callee))| (number, callee)).collect();
-    let locations = calls.iter().map(|_| SourceLoc::default()).collect();
-    (places, Sites { locations, callees, tail_callees: TailCallees::Any, base: None })
+    calls
 }
 
 /// A body, numbered, as it is compiled, and how functions are related to it.

@@ -1,7 +1,7 @@
 //! The uses of the functions that a plan keeps: how often they are called, and whether more than
 //! calls needs their symbols.
 
-use crate::congruence::Compiled;
+use crate::congruence::WithoutIr;
 use crate::extra_argument::ExtraArgument;
 use crate::ir::{called_by, user_symbol};
 use crate::plan::{Disposition, Plan, Reason, ReplacedBy, SymbolUses, must_keep_symbol};
@@ -126,7 +126,7 @@ impl Uses {
         known: EntitySet<FunctionIndex>,
         plan: &Plan,
         observed: &Observed,
-        compiled: &Compiled,
+        without_ir: &WithoutIr,
         bodies: &mut dyn Bodies,
         keep_symbols: bool,
     ) -> Uses {
@@ -138,7 +138,7 @@ impl Uses {
                 Disposition::Keep => {
                     let own = plan.parameterised_body(function).map(|_| function);
                     let body_of = plan.body_of(function).or(own);
-                    let body_of = body_of.filter(|&of| !compiled.functions.contains(of));
+                    let body_of = body_of.filter(|&of| !without_ir.functions.contains(of));
                     kept.extend(body_of.map(|body_of| (function, body_of)));
                 }
                 Disposition::Alias { to } | Disposition::Thunk { to } => {
@@ -148,6 +148,9 @@ impl Uses {
             }
         }
         uses.read(&kept, plan, bodies);
+        for &(callee, calls) in &without_ir.calls {
+            uses.of[plan.call_target(callee)].calls += calls;
+        }
         for (function, entry) in plan.entries() {
             let symbol = entry.symbol();
             if entry.attributes().address_taken || observed.address_taken(symbol) {

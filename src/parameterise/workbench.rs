@@ -60,16 +60,17 @@ impl<'a> Workbench<'a> {
         options: &'a Options<'a>,
     ) -> Workbench<'a> {
         let SearchInput { observed, encodings, .. } = given;
-        let compiled = encodings.compiled();
+        let without_ir = encodings.without_ir();
         let mut known: EntitySet<FunctionIndex> = EntitySet::new();
         for (function, _) in plan.entries() {
             // Calls of compiled code go to the symbol, as do those of which nothing is known.
-            if !compiled.functions.contains(function) && !compiled.callees.contains(function) {
+            let (own, called) = (&without_ir.functions, &without_ir.callees);
+            if !own.contains(function) && !called.contains(function) {
                 known.insert(function);
             }
         }
         let keep_symbols = options.similar.keep_symbols;
-        let uses = Uses::of(known, plan, observed, compiled, bodies, keep_symbols);
+        let uses = Uses::of(known, plan, observed, without_ir, bodies, keep_symbols);
         Workbench {
             uses,
             merged_into: merged_into(plan),

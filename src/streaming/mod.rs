@@ -23,7 +23,7 @@ pub use reading::{Reader, Reading};
 
 use crate::canon::Digest;
 use crate::checker::Remember;
-use crate::congruence::{Bucketed, Compiled, Encodings, Walked, refine};
+use crate::congruence::{Bucketed, Encodings, Walked, WithoutIr, refine};
 use crate::corpus::{Corpus, Kind, KnownIndex, Reference, SymbolNumber};
 use crate::decide::{Input, decide};
 use crate::explain::Recorded;
@@ -56,6 +56,18 @@ pub enum Known {
     Hold,
     /// It has to be compiled.
     Compile,
+}
+
+/// The treatment of a function that is not added, and calls functions that are.
+///
+/// See the [example](crate::streaming).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// It is compiled as it is, before or after the plan: its calls pass no extra arguments.
+    Stays,
+    /// [`Plan::apply_to_caller`] is called for it before it is compiled, so its calls pass what the
+    /// bodies take. It calls functions by the signatures that these have.
+    IsRewritten,
 }
 
 /// The answer of [`StreamingMerger::add`] about a function.
@@ -313,11 +325,14 @@ impl<'a> StreamingMerger<'a> {
         self.corpus.symbols.observe_address(symbol, offset != 0);
     }
 
-    /// Records that code that is not added calls `symbol`, and will not pass extra arguments.
-    /// Constant time. A function whose calls can be patched must be added, or what it calls be
-    /// [`Attributes::pinned`].
-    pub fn add_call(&mut self, symbol: &UserExternalName) {
-        self.corpus.symbols.observe_call(symbol);
+    /// Records that a function that is not added calls `symbol`. To be called for each of its
+    /// calls. Constant time. A function whose calls can be patched must be added, or what it calls
+    /// be [`Attributes::pinned`].
+    pub fn add_call(&mut self, symbol: &UserExternalName, caller: Caller) {
+        match caller {
+            Caller::Stays => self.corpus.symbols.observe_call(symbol),
+            Caller::IsRewritten => self.corpus.symbols.count_call(symbol),
+        }
     }
 
     /// Records, for backtraces, which functions a function tail-calls that is not added: `None` if
@@ -424,7 +439,7 @@ impl<'a> StreamingMerger<'a> {
         let own: Vec<FunctionIndex> = functions().map(|function| self.equal(function)).collect();
         let is_all_there = self.held.has_all_ir();
         if self.held.has_two() {
-            let encodings = Encodings::from(bucketed).with_compiled(self.compiled(&plan));
+            let encodings = Encodings::from(bucketed).with(self.without_ir(&plan));
             let arrived = Arrived { own: &own, symbols: &corpus.symbols };
             let options = &self.options;
             self.held.merge_similar(&mut plan, &observed, &encodings, arrived, bodies, options);
@@ -449,18 +464,19 @@ impl<'a> StreamingMerger<'a> {
         (plan, recorded)
     }
 
-    /// The functions whose IR is not there any more, and what compiled code calls after `plan`.
-    fn compiled(&self, plan: &Plan) -> Compiled {
-        let mut compiled = Compiled { functions: EntitySet::new(), callees: EntitySet::new() };
+    /// The functions whose IR is not there any more, and what code without IR calls after `plan`.
+    fn without_ir(&self, plan: &Plan) -> WithoutIr {
+        let calls = self.corpus.symbols.calls().map(|(to, calls)| (function(to), calls));
+        let (mut functions, mut callees) = (EntitySet::new(), EntitySet::new());
         let mut call = |to: KnownIndex| {
-            compiled.callees.insert(function(to));
-            compiled.callees.insert(plan.call_target(function(to)));
+            callees.insert(function(to));
+            callees.insert(plan.call_target(function(to)));
         };
         self.corpus.symbols.called().for_each(&mut call);
         for function in (0..self.len()).map(FunctionIndex::new) {
             let own = self.equal(function);
             if self.held.shape(own).is_none() {
-                compiled.functions.insert(function);
+                functions.insert(function);
             }
             // Code that may be replaced may also stay.
             if self.held.is_held(own) {
@@ -470,7 +486,7 @@ impl<'a> StreamingMerger<'a> {
                 self.corpus.symbols.item(reference.symbol()).into_iter().for_each(&mut call);
             }
         }
-        compiled
+        WithoutIr { functions, callees, calls: calls.collect() }
     }
 }
 

@@ -7,7 +7,7 @@ use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{Function, SourceLoc, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_mergefunc::explain::{FrameTable, Recorded};
-use cranelift_mergefunc::streaming::{Reader, StreamingMerger};
+use cranelift_mergefunc::streaming::{Caller, Reader, StreamingMerger};
 use cranelift_mergefunc::{Emit, Options, Policy, Similar};
 use cranelift_mergefunc_frames::{Place, SymbolTable};
 use std::collections::BTreeMap;
@@ -61,12 +61,15 @@ fn compile(
     (traps, buffer.call_sites().map(|site| site.ret_addr).collect())
 }
 
-/// A frame of a shared body is that of the function that the caller names by its relocation, or
-/// that a tail call leads to from there, at its own source location. Behind a caller that is not
-/// known, all remain.
+/// A frame of a shared body is that of the function that the caller names by its relocation, or,
+/// where that is rewritten, named before, or that a tail call leads to from there, at its own
+/// source location. Behind a caller that is not known, all remain.
 #[test]
-fn relocations_of_callers_say_which_function_runs() {
-    for machine in [Machine::X86_64V3, Machine::Aarch64] {
+fn callers_say_which_function_runs() {
+    let machines = [Machine::X86_64V3, Machine::Aarch64];
+    let callers = [Caller::Stays, Caller::IsRewritten];
+    for (machine, caller) in machines.into_iter().flat_map(|it| callers.map(|caller| (it, caller)))
+    {
         let isa = machine.isa("speed");
         let similar = Similar { policy: Policy::Size, ..Similar::default() };
         let options = Options { similar, aliases: true, ..Options::for_ir(&*isa) };
@@ -80,7 +83,7 @@ fn relocations_of_callers_say_which_function_runs() {
         let leads = |index: u32| UserExternalName::new(0, index);
         for func in &others {
             let calls = func.params.user_named_funcs().values();
-            calls.for_each(|callee| merger.add_call(callee));
+            calls.for_each(|callee| merger.add_call(callee, caller));
             let is_tail = func.to_string().contains("return_call");
             let tail_calls = if is_tail { vec![leads(0)] } else { vec![] };
             merger.add_tail_calls(&symbol(func), Some(&tail_calls));
@@ -107,11 +110,17 @@ fn relocations_of_callers_say_which_function_runs() {
                 places.insert(own, found);
             }
         }
-        for func in others {
+        for mut func in others {
             let own = symbol(&func);
+            let sites = match caller {
+                Caller::Stays => None,
+                Caller::IsRewritten => recorded.finish_caller(&plan, &mut func),
+            };
+            assert_eq!(sites.is_some(), caller == Caller::IsRewritten && own.index != 4);
             let found = compile(func, &isa, |context| {
                 let buffer = &context.compiled_code().expect("compiled").buffer;
-                recorded.add_code(&own, None, buffer, context.func.params.user_named_funcs());
+                let names = context.func.params.user_named_funcs();
+                recorded.add_code(&own, sites.as_ref(), buffer, names);
             });
             places.insert((own.namespace, own.index), found);
         }

@@ -133,8 +133,9 @@ fn the_checker_sees_plans_and_ids_only() {
 /// room: budgets are lowered when something is deleted, and raised with a reason. All are a
 /// hundredth higher since comments are as narrow as code, and public items link to an example.
 const BUDGETS: [(&str, usize); 28] = [
-    // Functions are finished for back ends that compile functions only.
-    ("apply", 550),
+    // Functions are finished for back ends that compile functions only. Callers that are not added
+    // are rewritten.
+    ("apply", 570),
     ("canon", 2560),
     // Which instruction of a body runs for which.
     ("checker", 1280),
@@ -143,11 +144,11 @@ const BUDGETS: [(&str, usize); 28] = [
     ("copy", 180),
     // The symbols of one function leave their table, and enter another one.
     // Whom code calls that is not added.
-    ("corpus", 550),
+    ("corpus", 570),
     ("decide", 740),
     // To which function a frame belongs: instructions, frames, and a table of them; whom code calls
     // by its relocations, where functions are not numbered; bodies are related on all threads.
-    ("explain", 1420),
+    ("explain", 1460),
     ("extra_argument", 250),
     ("incremental", 880),
     ("internals", 140),
@@ -171,7 +172,7 @@ const BUDGETS: [(&str, usize); 28] = [
     ("stats", 120),
     // Functions are read on any thread, and compiled code may be replaced, which is proved. The
     // reading for backtraces. New bodies get symbols that nothing else has. Plans on all threads.
-    ("streaming", 910),
+    ("streaming", 930),
     ("target", 1100),
     ("threads", 120),
     // Fresh symbols.

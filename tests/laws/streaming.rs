@@ -4,7 +4,7 @@
 use crate::support::{Rng, calls, free, parse, parse_one, random};
 use arbitrary::{Result, Unstructured};
 use cranelift_codegen::ir::{Function, UserExternalName, UserFuncName};
-use cranelift_mergefunc::streaming::{Known, Reader, StreamingMerger};
+use cranelift_mergefunc::streaming::{Caller, Known, Reader, StreamingMerger};
 use cranelift_mergefunc::thunk::CallThunks;
 use cranelift_mergefunc::{
     Attributes, Bodies, Disposition, FunctionIndex, Merger, Options, Plan, Policy, Prove, Similar,
@@ -281,24 +281,29 @@ fn compiled_functions_are_replaced_and_what_compiled_code_calls_becomes_a_thunk(
 }
 
 /// Where nothing is compiled before the plan, every function is held, and calls pass what a body
-/// takes; those of code that is not added do not.
+/// takes. Those of code that is not added do if it is rewritten, and do not if it stays.
 #[test]
-fn before_code_is_compiled_calls_pass_extra_arguments_but_those_of_other_code() {
+fn before_code_is_compiled_calls_pass_extra_arguments_but_those_of_code_that_stays() {
     let functions = similar_and_a_caller();
     let (plan, held) = hold(&functions, &[free(); 4], Streaming::BeforeCode { left_out: 0 });
     assert_eq!(held, [true; 4]);
     assert_eq!(dispositions(&plan), ["redirect", "redirect", "redirect", "keep", "keep"]);
     let similar = Similar { policy: Policy::Size, ..Similar::default() };
     let target = uniform(Target::x86_64());
-    let mut merger =
-        StreamingMerger::before_code(Options { similar, target, ..Options::default() });
-    for func in &functions[..3] {
-        let symbol = func.name.get_user().expect("has a symbol").clone();
-        assert_eq!(merger.add(symbol, func, free()).expect("is added").known, Known::Hold);
+    for (other, disposition) in [(Caller::Stays, "thunk"), (Caller::IsRewritten, "redirect")] {
+        let mut merger =
+            StreamingMerger::before_code(Options { similar, target, ..Options::default() });
+        for func in &functions[..3] {
+            let symbol = func.name.get_user().expect("has a symbol").clone();
+            assert_eq!(merger.add(symbol, func, free()).expect("is added").known, Known::Hold);
+        }
+        merger.add_call(&UserExternalName::new(0, 1), other);
+        let plan = merger.plan(&mut Held::new(&functions[..3]));
+        assert_eq!(dispositions(&plan), ["redirect", disposition, "redirect", "keep"]);
+        let mut caller = functions[3].clone();
+        assert_eq!(plan.passes_extra_arguments(&caller), other == Caller::IsRewritten);
+        assert_eq!(plan.apply_to_caller(&mut caller), other == Caller::IsRewritten);
     }
-    merger.add_call(&UserExternalName::new(0, 1));
-    let plan = merger.plan(&mut Held::new(&functions[..3]));
-    assert_eq!(dispositions(&plan), ["redirect", "thunk", "redirect", "keep"]);
 }
 
 /// Bodies in memory, and a symbol for new bodies that something else may have.
@@ -330,7 +335,7 @@ fn the_symbol_of_a_new_body_is_refused_if_something_else_has_it() {
             merger.add(symbol.clone(), func, free()).expect("is added");
             streaming.add(symbol, func, free()).expect("is added");
         }
-        streaming.add_call(&UserExternalName::new(5, 5));
+        streaming.add_call(&UserExternalName::new(5, 5), Caller::Stays);
         std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| match arrives {
             true => streaming.plan(&mut bodies),
             false => merger.plan(&mut bodies),

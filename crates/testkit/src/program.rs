@@ -30,7 +30,7 @@ use cranelift_entity::EntityRef;
 use cranelift_mergefunc::check::{Proof, Refutation, prove, prove_after};
 use cranelift_mergefunc::data::{DataAttributes, DataEmit, DataIndex, DataObject};
 use cranelift_mergefunc::incremental::{Increment, MergeCache};
-use cranelift_mergefunc::streaming::{Known, Reader, StreamingMerger};
+use cranelift_mergefunc::streaming::{Caller, Known, Reader, StreamingMerger};
 use cranelift_mergefunc::thunk::{CallThunks, OptimizeFor, ThunkCode, call_thunk};
 use cranelift_mergefunc::units::UnitSummary;
 use cranelift_mergefunc::{
@@ -435,8 +435,9 @@ impl Program {
     /// The unit as an embedder emits it that compiles functions as they arrive and holds some: kept
     /// functions have the code of the function that they equalled when they were added; references
     /// of compiled code are redirected afterwards, and held functions are compiled then. Functions
-    /// that are not added come last and are compiled as they are, and their references are
-    /// redirected as well. Data objects are not merged.
+    /// that are not added come last: some are rewritten before they are compiled, the others are
+    /// compiled as they are, and their references are redirected as well. Data objects are not
+    /// merged.
     ///
     /// # Panics
     ///
@@ -461,8 +462,9 @@ impl Program {
                 }
             }
         }
-        for other in others {
-            refer(&mut merger, &other.body);
+        let callers: Vec<Caller> = others.iter().map(|other| caller(all, other)).collect();
+        for (other, caller) in others.iter().zip(&callers) {
+            refer(&mut merger, &other.body, *caller);
         }
         let (mut code_of, mut held) = (Vec::new(), Vec::new());
         // As on two threads: the readings are equal.
@@ -500,9 +502,15 @@ impl Program {
             }
             body
         });
-        for other in others {
+        for (other, caller) in others.iter().zip(callers) {
             let mut body = other.body.clone();
-            relocate(&plan, &mut body);
+            match caller {
+                Caller::Stays => relocate(&plan, &mut body),
+                Caller::IsRewritten if plan.passes_extra_arguments(&body) => {
+                    plan.apply_to_caller(&mut body);
+                }
+                Caller::IsRewritten => relocate(&plan, &mut body),
+            }
             program.functions.push((other.symbol(), Definition::Body(Box::new(body))));
             program.entries.push(entry(other, &other.symbol()));
         }
@@ -544,8 +552,23 @@ fn entry(member: &Member, symbol: &UserExternalName) -> Entry {
     }
 }
 
+/// The treatment of a function that is not added: every other one that may be rewritten is.
+fn caller(all: &[Member], other: &Member) -> Caller {
+    let body = &other.body;
+    let is_theirs = |callee: &ExtFuncData| {
+        let ExternalName::User(name) = callee.name else { return true };
+        let symbol = &body.params.user_named_funcs()[name];
+        let callee_of = all.iter().find(|member| member.symbol() == *symbol);
+        callee_of.is_none_or(|it| it.body.signature == body.dfg.signatures[callee.signature])
+    };
+    match other.symbol().index.is_multiple_of(2) && body.dfg.ext_funcs.values().all(is_theirs) {
+        true => Caller::IsRewritten,
+        false => Caller::Stays,
+    }
+}
+
 /// Says to what the code of a function refers that is not added.
-fn refer(merger: &mut StreamingMerger<'_>, func: &Function) {
+fn refer(merger: &mut StreamingMerger<'_>, func: &Function, caller: Caller) {
     let symbol = |name: &ExternalName| match name {
         ExternalName::User(name) => Some(func.params.user_named_funcs()[*name].clone()),
         _ => None,
@@ -554,7 +577,7 @@ fn refer(merger: &mut StreamingMerger<'_>, func: &Function) {
         let Some(symbol) = symbol(&callee.name) else { continue };
         match takes_address(func, func_ref) {
             true => merger.add_address_use(&symbol, 0),
-            false => merger.add_call(&symbol),
+            false => merger.add_call(&symbol, caller),
         }
     }
     for gv in func.global_values.values() {

@@ -3,7 +3,7 @@
 use super::{CompiledFunction, Compiler, CompilerContext, box_dyn_any_compiler_context};
 use cranelift_codegen::ir::{Function, UserExternalName};
 use cranelift_mergefunc::explain::{FrameTable, Recorded};
-use cranelift_mergefunc::streaming::{self, Known, Reader, StreamingMerger};
+use cranelift_mergefunc::streaming::{self, Caller, Known, Reader, StreamingMerger};
 use cranelift_mergefunc::{
     Addresses, Attributes, Bodies, Emit, FreshSymbols, FunctionIndex, Linkage, Options, Output,
     Plan, Prove, SyncBodies, Similar,
@@ -63,10 +63,14 @@ fn symbol(key: FuncKey) -> UserExternalName {
     UserExternalName { namespace, index }
 }
 
-/// The IR of a function that is not compiled yet.
-fn ir(func: &mut CompiledFunctionBody) -> &mut Function {
+/// A function that is not compiled yet.
+fn translated(func: &mut CompiledFunctionBody) -> &mut CompilerContext {
     let context = func.code.downcast_mut::<Option<CompilerContext>>();
-    &mut context.and_then(Option::as_mut).expect("a translated function").codegen_context.func
+    context.and_then(Option::as_mut).expect("a translated function")
+}
+
+fn ir(func: &mut CompiledFunctionBody) -> &mut Function {
+    &mut translated(func).codegen_context.func
 }
 
 impl FunctionMerger for Merger<'_> {
@@ -105,7 +109,7 @@ impl FunctionMerger for Merger<'_> {
     fn add_other(&mut self, key: FuncKey, Calls { calls, tail_calls }: Calls) {
         self.others.push(key);
         let merger = self.merger.as_mut().expect("no plan yet");
-        calls.into_iter().for_each(|callee| merger.add_call(&symbol(callee)));
+        calls.into_iter().for_each(|to| merger.add_call(&symbol(to), Caller::IsRewritten));
         let tail_calls = tail_calls.map(|all| all.into_iter().map(symbol).collect::<Vec<_>>());
         merger.add_tail_calls(&symbol(key), tail_calls.as_deref());
     }
@@ -164,6 +168,11 @@ impl FunctionMerger for Merger<'_> {
         finished.cx.codegen_context.func = func;
         let code = box_dyn_any_compiler_context(Some(finished.cx));
         CompiledFunctionBody { code, needs_gc_heap: false }
+    }
+
+    fn finish_other(&self, func: &mut CompiledFunctionBody) {
+        let (plan, cx) = (self.plan.as_ref().expect("there is a plan"), translated(func));
+        cx.sites = self.recorded.finish_caller(plan, &mut cx.codegen_context.func);
     }
 
     fn record_frames(self: Box<Self>, code: &[(FuncKey, &dyn Any)], sharing: &mut Sharing) {

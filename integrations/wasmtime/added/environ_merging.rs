@@ -50,6 +50,10 @@ pub trait FunctionMerger: Send + Sync {
     /// A body of the plan, to be compiled. On any thread.
     fn body(&self, number: u32) -> CompiledFunctionBody;
 
+    /// Makes the calls of a function that was not added go where the plan says, before it is
+    /// compiled. On any thread.
+    fn finish_other(&self, func: &mut CompiledFunctionBody);
+
     /// Says, for backtraces, to which functions frames of this code can belong, once all of it is
     /// compiled.
     fn record_frames(self: Box<Self>, code: &[(FuncKey, &dyn Any)], sharing: &mut Sharing);

@@ -175,7 +175,14 @@ pub(super) fn compile<'a>(
     let merging = &*merger;
     let compiled = engine.run_maybe_parallel(merged.chain(others).collect(), |left| {
         let mut output = match left {
-            Left::Input(input) => inputs[input](compiler)?,
+            Left::Input(input) => {
+                let mut output = inputs[input](compiler)?;
+                // Trampolines call symbols, so that backtraces find these.
+                if let FuncKey::DefinedWasmFunction(..) = output.key {
+                    merging.finish_other(&mut output.function);
+                }
+                output
+            }
             Left::Body(number, output) => {
                 let mut function = merging.body(number);
                 function.needs_gc_heap = needs_gc_heap;

@@ -155,7 +155,7 @@ impl Aligning<'_, '_> {
             .map(|(function, _)| function)
             .filter(|&function| {
                 let own = function.index() < plan.added();
-                let is_there = own && !self.encodings.compiled().functions.contains(function);
+                let is_there = own && !self.encodings.without_ir().functions.contains(function);
                 let body = plan.parameterised_body(function).is_some();
                 (is_there || body) && is_candidate(plan, function, self.workbench.options)
             })

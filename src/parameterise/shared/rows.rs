@@ -6,7 +6,7 @@
 
 use crate::apply::KeptCalls;
 use crate::canon::{Context, Digest, Encoding, Mark, Place, Scratch, code_digest, encode};
-use crate::congruence::Compiled;
+use crate::congruence::WithoutIr;
 use crate::content::{Contents, Names, Target, digests};
 use crate::corpus::Kind;
 use crate::options::{ContentAddressing, Options};
@@ -61,7 +61,7 @@ impl Rows {
 /// reaches.
 pub(super) fn rows(
     plan: &Plan,
-    compiled: &Compiled,
+    without_ir: &WithoutIr,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
     wanted: &mut dyn FnMut(&Shape) -> bool,
@@ -80,7 +80,7 @@ pub(super) fn rows(
     let mut rows = Vec::new();
     for index in 0..plan.added() {
         let function = FunctionIndex::new(index);
-        if compiled.functions.contains(function) {
+        if without_ir.functions.contains(function) {
             continue;
         }
         let body = bodies.body(function);
@@ -265,13 +265,13 @@ fn fixed(ranges: &Ranges<'_>, body: &Function, encoding: &Encoding, mark: &Mark)
 /// The summary of a unit after identical merging.
 pub(crate) fn summary(
     plan: &Plan,
-    compiled: &Compiled,
+    without_ir: &WithoutIr,
     bodies: &mut dyn Bodies,
     options: &Options<'_>,
     content: &ContentAddressing,
     unit: String,
 ) -> UnitSummary {
-    let Rows { rows, identities } = rows(plan, compiled, bodies, options, &mut |_| true);
+    let Rows { rows, identities } = rows(plan, without_ir, bodies, options, &mut |_| true);
     let models = [CodeTarget::x86_64().size_model, CodeTarget::aarch64(false).size_model];
     let functions = rows
         .into_iter()

@@ -72,8 +72,8 @@ pub(crate) fn matched(
         });
         !sets.is_empty()
     };
-    let compiled = encodings.compiled();
-    let rows = rows(plan, compiled, bodies, options, &mut wanted);
+    let without_ir = encodings.without_ir();
+    let rows = rows(plan, without_ir, bodies, options, &mut wanted);
     shared.ignored = damaged;
     let mut number: BTreeMap<(Shape, usize), usize> = BTreeMap::new();
     for row in &rows.rows {

@@ -344,6 +344,8 @@ faults! {
     /// Callees of code that is not added may lose their symbols to a body that takes extra
     /// arguments.
     StreamedCalls = "streamed-calls",
+    /// Calls of code that is not added and is rewritten pass no extra arguments.
+    RewrittenCallers = "rewritten-callers",
     /// Callees of code that may be replaced may lose their symbols, although that code may also
     /// stay.
     ReplacedCallees = "replaced-callees",

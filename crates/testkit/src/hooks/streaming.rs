@@ -127,19 +127,27 @@ let digest = code_digest(encoding, alignment, packed);"#,
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["compiled.callees.insert(plan.call_target(function(to)));"],
+        at: &["callees.insert(plan.call_target(function(to)));"],
         put: Put::Instead(
             r#"if !crate::fault_injection::is(crate::fault_injection::Fault::StreamedCalleesAsWritten) {
-    compiled.callees.insert(plan.call_target(function(to)));
+    callees.insert(plan.call_target(function(to)));
 }"#,
         ),
     },
     Hook {
         file: "src/streaming/mod.rs",
-        at: &["self.corpus.symbols.observe_call(symbol);"],
+        at: &["Caller::Stays => self.corpus.symbols.observe_call(symbol),"],
         put: Put::Instead(
-            r#"if !crate::fault_injection::is(crate::fault_injection::Fault::StreamedCalls) {
-    self.corpus.symbols.observe_call(symbol);
+            r#"Caller::Stays if crate::fault_injection::is(crate::fault_injection::Fault::StreamedCalls) => {}
+Caller::Stays => self.corpus.symbols.observe_call(symbol),"#,
+        ),
+    },
+    Hook {
+        file: "src/apply/mod.rs",
+        at: &["let passes = |symbol: &UserExternalName| {"],
+        put: Put::Before(
+            r#"if crate::fault_injection::is(crate::fault_injection::Fault::RewrittenCallers) {
+    return false;
 }"#,
         ),
     },

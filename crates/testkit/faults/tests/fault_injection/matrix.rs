@@ -139,6 +139,7 @@ const MATRIX: &[(Fault, &[Oracle])] = &[
     (StreamedDigest, &[Streaming]),
     (StreamedImports, &[Streaming]),
     (StreamedCalls, &[Streaming]),
+    (RewrittenCallers, &[Streaming]),
     (ReplacedCallees, &[Streaming]),
     (HeldBody, &[Streaming]),
     (ReleasedBody, &[Streaming]),
