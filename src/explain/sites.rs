@@ -209,6 +209,9 @@ fn callee(func: &Function, inst: Inst) -> Option<Key> {
     user_symbol(func, &callee.name).filter(|_| !callee.patchable).map(key)
 }
 
+/// Which instruction of a function each instruction of its body runs for, by their numbers.
+type Relation = Arc<[Option<u32>]>;
+
 /// The records of the functions of units, for backtraces.
 ///
 /// See the [example](crate::explain).
@@ -218,7 +221,7 @@ pub struct Recorded {
     tail_calls: TailCalls<Key>,
     /// Of functions that are not equal to the function whose body runs in their place: which of
     /// their instructions each instruction of the body runs for, by its number.
-    relations: BTreeMap<Key, Arc<[Option<u32>]>>,
+    relations: BTreeMap<Key, Relation>,
     /// The bodies that functions share whose instructions were not forgotten.
     bodies: BTreeSet<Key>,
     /// Of code: which instructions of its body are at its places.
@@ -305,31 +308,11 @@ impl Recorded {
                 classes.entry(entry.class()).or_default().push(function);
             }
         }
-        struct Replaced {
-            body: FunctionIndex,
-            classes: BTreeMap<u32, Vec<FunctionIndex>>,
-            relations: Vec<(Key, Arc<[Option<u32>]>)>,
-        }
         let new = |(body, classes)| Replaced { body, classes, relations: Vec::new() };
         let mut replaced: Vec<Replaced> = replaced.into_iter().map(new).collect();
         let known = &self.relations;
         for_each(bodies, &Pool::<()>::default(), &mut replaced, |bodies, (), replaced| {
-            let Replaced { body, classes, relations } = replaced;
-            let mut emitted = (!plan.is_cached(*body)).then(|| Relating::new(plan, bodies, *body));
-            for members in classes.values() {
-                let symbol = |function: FunctionIndex| key(plan.entry(function).symbol());
-                let earlier = members.iter().find_map(|&at| known.get(&symbol(at)));
-                let of_unit = members.iter().copied().filter(|at| at.index() < plan.added());
-                let relation: Arc<[Option<u32>]> =
-                    match (earlier, of_unit.clone().next(), &mut emitted) {
-                        (Some(earlier), _, None) => earlier.clone(),
-                        (_, Some(first), Some(emitted)) => {
-                            emitted.to(plan, bodies.body(first), first, options)
-                        }
-                        (_, _, _) => Arc::default(),
-                    };
-                relations.extend(of_unit.map(|member| (symbol(member), relation.clone())));
-            }
+            replaced.relate(plan, bodies, options, known);
         });
         self.relations.extend(replaced.into_iter().flat_map(|it| it.relations));
     }
@@ -426,6 +409,44 @@ impl Recorded {
     }
 }
 
+/// A body, and the functions that it replaced and does not equal.
+struct Replaced {
+    body: FunctionIndex,
+    /// By their classes.
+    classes: BTreeMap<u32, Vec<FunctionIndex>>,
+    /// See [`Recorded::relations`]: of the functions of the unit.
+    relations: Vec<(Key, Relation)>,
+}
+
+impl Replaced {
+    /// Relates the functions to the body. `known` are those of earlier units.
+    fn relate(
+        &mut self,
+        plan: &Plan,
+        bodies: &mut dyn Bodies,
+        options: &Options<'_>,
+        known: &BTreeMap<Key, Relation>,
+    ) {
+        let mut emitted = match plan.is_cached(self.body) {
+            true => None,
+            false => Some(Relating::new(plan, bodies, self.body)),
+        };
+        for members in self.classes.values() {
+            let symbol = |function: FunctionIndex| key(plan.entry(function).symbol());
+            let earlier = members.iter().find_map(|&at| known.get(&symbol(at)));
+            let mut of_unit = members.iter().copied().filter(|at| at.index() < plan.added());
+            let Some(first) = of_unit.next() else { continue };
+            let relation = match (earlier, &mut emitted) {
+                (Some(earlier), None) => earlier.clone(),
+                (_, Some(emitted)) => emitted.to(plan, bodies.body(first), first, options),
+                (None, None) => Relation::default(),
+            };
+            let all = core::iter::once(first).chain(of_unit);
+            self.relations.extend(all.map(|member| (symbol(member), relation.clone())));
+        }
+    }
+}
+
 /// The instructions of a function, by the numbers of those of its body.
 #[derive(Clone, Copy)]
 pub(super) struct Instructions<'a> {
@@ -469,7 +490,7 @@ struct Relating {
     sites: Sites,
     /// By the shape of functions: those of one shape have the same instructions, and so have they
     /// in a body whose branches are theirs.
-    of_shapes: BTreeMap<Vec<u8>, Arc<[Option<u32>]>>,
+    of_shapes: BTreeMap<Vec<u8>, Relation>,
 }
 
 impl Relating {
@@ -487,7 +508,7 @@ impl Relating {
         original: &Function,
         function: FunctionIndex,
         options: &Options<'_>,
-    ) -> Arc<[Option<u32>]> {
+    ) -> Relation {
         let Relating { func, sites, of_shapes } = self;
         let (order, shape) = encoded(original);
         if let Some(relation) = of_shapes.get(&shape) {
@@ -504,7 +525,7 @@ impl Relating {
                 *at = numbers[original];
             }
         }
-        let relation: Arc<[Option<u32>]> = relation.into();
+        let relation: Relation = relation.into();
         let is_theirs = |inst: Inst| {
             let number = sites.number_at(func.srcloc(inst));
             number.is_some_and(|number| relation.get(number as usize).is_some_and(Option::is_some))
