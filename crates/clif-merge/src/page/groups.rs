@@ -21,7 +21,7 @@ pub struct Group {
     pub before: u64,
     /// Bytes after merging.
     pub after: u64,
-    /// Bytes of members that were kept although they equal or resemble others.
+    /// Bytes of members that [`could_merge`].
     pub missed: u64,
 }
 
@@ -32,7 +32,7 @@ pub enum Part {
     Saved,
     /// Kept.
     Kept,
-    /// Kept, although it equals or resembles something.
+    /// Kept, although the function [`could_merge`].
     CouldMerge,
 }
 
@@ -70,6 +70,13 @@ impl Group {
     }
 }
 
+/// Whether a function was kept although it equals another one, or it is known in what they differ:
+/// not one that only begins like another one.
+fn could_merge(row: &Decision) -> bool {
+    let begins_alike = row.resembles.as_ref().is_some_and(|other| other.common.is_some());
+    row.kind == Kind::Missed && !begins_alike
+}
+
 /// The classes of functions, those that save most first; of equal ones the larger, and then the
 /// lower number.
 pub fn groups(decisions: &[Decision]) -> Vec<Group> {
@@ -83,7 +90,7 @@ pub fn groups(decisions: &[Decision]) -> Vec<Group> {
         let rows = || members.iter().map(|&at| &decisions[at]);
         let replaced = rows().filter(|row| row.kind == Kind::Passed);
         let mut to = replaced.filter_map(|row| indices.get(row.outcome.replaced_by.as_deref()?));
-        let missed = rows().filter(|row| row.kind == Kind::Missed);
+        let missed = rows().filter(|row| could_merge(row));
         Group {
             class,
             representative: to.next().copied().unwrap_or(members[0]),
