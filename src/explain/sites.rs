@@ -229,16 +229,21 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Like [`Plan::finish`]. Source locations become numbers ([`Plan::finish_numbered`]) where
-    /// functions are recorded and share the body, or it calls others than before; its original
-    /// instructions are then returned, for [`Recorded::add_code`].
+    /// Makes of `func` the code to compile under `symbol`: [`Plan::finish`], or, for a function
+    /// that was not added, [`Plan::apply_to_caller`]. Source locations become numbers
+    /// ([`Plan::finish_numbered`]) where functions are recorded and share the body, or it calls
+    /// others than before; its original instructions are then returned, for
+    /// [`Recorded::add_code`].
     pub fn finish(
         &self,
         plan: &Plan,
-        function: FunctionIndex,
+        symbol: &UserExternalName,
         func: &mut Function,
     ) -> Option<Sites> {
-        let is_shared = self.bodies.contains(&key(plan.entry(function).symbol()));
+        let Some(function) = plan.function(symbol) else {
+            return self.finish_caller(plan, func);
+        };
+        let is_shared = self.bodies.contains(&key(symbol));
         if self.is_empty() || !is_shared && !plan.needs_apply(func) {
             plan.finish(function, func);
             return None;
@@ -246,9 +251,8 @@ impl Recorded {
         plan.finish_numbered(function, func)
     }
 
-    /// [`Plan::apply_to_caller`] where that is needed: `func` was not added. Its original
-    /// instructions are then returned, for [`Recorded::add_code`].
-    pub fn finish_caller(&self, plan: &Plan, func: &mut Function) -> Option<Sites> {
+    /// [`Recorded::finish`] of a function that was not added.
+    fn finish_caller(&self, plan: &Plan, func: &mut Function) -> Option<Sites> {
         if !plan.passes_extra_arguments(func) {
             return None;
         }

@@ -102,7 +102,7 @@ fn callers_say_which_function_runs() {
         for output in plan.outputs() {
             if let Emit::Body | Emit::NewBody(_) | Emit::Thunk { .. } = output.emit {
                 let mut func = added[output.code.as_u32() as usize % added.len()].clone();
-                let sites = recorded.finish(&plan, output.function, &mut func);
+                let sites = recorded.finish(&plan, output.symbol, &mut func);
                 if let Emit::NewBody(_) = output.emit {
                     let lines = sites.as_ref().expect("functions share it");
                     assert!(func.layout.blocks().next().is_some());
@@ -122,7 +122,7 @@ fn callers_say_which_function_runs() {
             let own = symbol(&func);
             let sites = match caller {
                 Caller::Stays => None,
-                Caller::IsRewritten => recorded.finish_caller(&plan, &mut func),
+                Caller::IsRewritten => recorded.finish(&plan, &own, &mut func),
             };
             let passes = [3, 5, 6].contains(&own.index);
             assert_eq!(sites.is_some(), caller == Caller::IsRewritten && passes);

@@ -33,8 +33,8 @@ pub(super) struct Merger<'a> {
     others: Vec<FuncKey>,
     /// The IR of functions that equal no other one so far, by the indices of the merger.
     held: Vec<OnceLock<Arc<Function>>>,
-    /// By the number of a body, what it is made of.
-    bodies: Mutex<HashMap<u32, Arc<Function>>>,
+    /// The IR of bodies that are not compiled yet.
+    bodies: Mutex<HashMap<FuncKey, Arc<Function>>>,
     /// For backtraces.
     recorded: Recorded,
 }
@@ -52,8 +52,7 @@ impl<'a> Merger<'a> {
         let prove = if is_proved { Prove::Always } else { Prove::Never };
         let options = Options { aliases: true, similar, prove, ..for_ir };
         let merger = Some(StreamingMerger::before_code(options));
-        let (readers, plan, keys, others, held, bodies) = Default::default();
-        let recorded = Recorded::default();
+        let (readers, plan, keys, others, held, bodies, recorded) = Default::default();
         Merger { compiler, options, readers, merger, plan, keys, others, held, bodies, recorded }
     }
 }
@@ -119,11 +118,11 @@ impl FunctionMerger for Merger<'_> {
         translate: &(dyn Fn(FuncKey) -> Result<CompiledFunctionBody> + Sync),
         parallel: bool,
     ) -> Result<(Vec<Merged>, Sharing)> {
-        let Merger { merger, keys, others, .. } = self;
+        let Merger { merger, keys, others, held, .. } = self;
         let fresh = FreshSymbols::beside(keys.iter().chain(&*others).copied().map(symbol));
-        let held = Held { keys, held: std::mem::take(&mut self.held), translate, error: OnceLock::new() };
-        let mut bodies = HeldBodies { held: &held, fresh, parallel };
-        let (plan, recorded) = merger.take().expect("no plan yet").plan_recording(&mut bodies);
+        let (held, error) = (std::mem::take(held), OnceLock::new());
+        let mut held = Held { keys, held, translate, error, fresh, parallel };
+        let (plan, recorded) = merger.take().expect("no plan yet").plan_recording(&mut held);
         let Held { held, error, .. } = held;
         if let Some(error) = error.into_inner() {
             return Err(error);
@@ -146,10 +145,11 @@ impl FunctionMerger for Merger<'_> {
             }
             if let Emit::Body | Emit::NewBody(_) | Emit::Thunk { .. } = emit {
                 let like = plan.new_body(function).map_or(code, |new| new.members()[0]);
-                let (number, like) = (function.as_u32(), keys[like.as_u32() as usize]);
+                let like = keys[like.as_u32() as usize];
+                let key = FuncKey::from_raw_parts(key.0, key.1);
                 let own = held.get(code.as_u32() as usize).and_then(OnceLock::get);
-                bodies.extend(own.map(|func| (number, func.clone())));
-                functions.push(Merged { key: FuncKey::from_raw_parts(key.0, key.1), number, like });
+                bodies.extend(own.map(|func| (key, func.clone())));
+                functions.push(Merged { key, like });
             }
         }
         sharing.functions.sort_unstable_by_key(|it| it.key);
@@ -158,21 +158,17 @@ impl FunctionMerger for Merger<'_> {
         Ok((functions, sharing))
     }
 
-    fn body(&self, number: u32) -> CompiledFunctionBody {
-        let plan = self.plan.as_ref().expect("there is a plan");
-        let own = self.bodies.lock().unwrap().remove(&number);
-        let mut func = own.map_or_else(Function::new, Arc::unwrap_or_clone);
-        let function = FunctionIndex::from_u32(number);
-        let mut finished = self.compiler.function_compiler();
-        finished.cx.sites = self.recorded.finish(plan, function, &mut func);
-        finished.cx.codegen_context.func = func;
-        let code = box_dyn_any_compiler_context(Some(finished.cx));
-        CompiledFunctionBody { code, needs_gc_heap: false }
-    }
-
-    fn finish_other(&self, func: &mut CompiledFunctionBody) {
-        let (plan, cx) = (self.plan.as_ref().expect("there is a plan"), translated(func));
-        cx.sites = self.recorded.finish_caller(plan, &mut cx.codegen_context.func);
+    fn finish(&self, key: FuncKey, func: Option<CompiledFunctionBody>) -> CompiledFunctionBody {
+        let mut func = func.unwrap_or_else(|| {
+            let mut cx = self.compiler.function_compiler().cx;
+            let own = self.bodies.lock().unwrap().remove(&key);
+            cx.codegen_context.func = own.map_or_else(Function::new, Arc::unwrap_or_clone);
+            let code = box_dyn_any_compiler_context(Some(cx));
+            CompiledFunctionBody { code, needs_gc_heap: false }
+        });
+        let (plan, cx) = (self.plan.as_ref().expect("there is a plan"), translated(&mut func));
+        cx.sites = self.recorded.finish(plan, &symbol(key), &mut cx.codegen_context.func);
+        func
     }
 
     fn record_frames(self: Box<Self>, code: &[(FuncKey, &dyn Any)], sharing: &mut Sharing) {
@@ -195,10 +191,12 @@ struct Held<'a> {
     held: Vec<OnceLock<Arc<Function>>>,
     translate: &'a (dyn Fn(FuncKey) -> Result<CompiledFunctionBody> + Sync),
     error: OnceLock<Error>,
+    fresh: FreshSymbols,
+    parallel: bool,
 }
 
-impl SyncBodies for &Held<'_> {
-    fn body(&self, function: FunctionIndex) -> &Function {
+impl Held<'_> {
+    fn get(&self, function: FunctionIndex) -> &Function {
         let at = function.as_u32() as usize;
         self.held[at].get_or_init(|| {
             let again = (self.translate)(self.keys[at]).map(|mut func| ir(&mut func).clone());
@@ -210,23 +208,23 @@ impl SyncBodies for &Held<'_> {
     }
 }
 
-struct HeldBodies<'a> {
-    held: &'a Held<'a>,
-    fresh: FreshSymbols,
-    parallel: bool,
+impl SyncBodies for &Held<'_> {
+    fn body(&self, function: FunctionIndex) -> &Function {
+        self.get(function)
+    }
 }
 
-impl Bodies for HeldBodies<'_> {
+impl Bodies for Held<'_> {
     fn body(&mut self, function: FunctionIndex) -> &Function {
-        SyncBodies::body(&self.held, function)
+        self.get(function)
     }
 
     fn fresh_symbol(&mut self, members: &[FunctionIndex]) -> Option<UserExternalName> {
-        let (namespace, _) = self.held.keys[members[0].as_u32() as usize].into_raw_parts();
+        let (namespace, _) = self.keys[members[0].as_u32() as usize].into_raw_parts();
         self.fresh.next(namespace)
     }
 
     fn sync(&self) -> Option<Box<dyn SyncBodies + '_>> {
-        self.parallel.then(|| Box::new(self.held) as _)
+        self.parallel.then(|| Box::new(self) as _)
     }
 }

@@ -12,8 +12,6 @@ pub type Reading = Box<dyn Any + Send>;
 pub struct Merged {
     /// Where its code is: the key of a function, or a new one.
     pub key: FuncKey,
-    /// By this number, [`FunctionMerger::body`] has it, once.
-    pub number: u32,
     /// It has source locations of this function.
     pub like: FuncKey,
 }
@@ -47,12 +45,9 @@ pub trait FunctionMerger: Send + Sync {
         parallel: bool,
     ) -> Result<(Vec<Merged>, Sharing)>;
 
-    /// A body of the plan, to be compiled. On any thread.
-    fn body(&self, number: u32) -> CompiledFunctionBody;
-
-    /// Makes the calls of a function that was not added go where the plan says, before it is
-    /// compiled. On any thread.
-    fn finish_other(&self, func: &mut CompiledFunctionBody);
+    /// The code to compile under a key: a body of the plan, once, or a function that was not added
+    /// and is translated. On any thread.
+    fn finish(&self, key: FuncKey, func: Option<CompiledFunctionBody>) -> CompiledFunctionBody;
 
     /// Says, for backtraces, to which functions frames of this code can belong, once all of it is
     /// compiled.

@@ -12,7 +12,7 @@ use wasmtime_environ::wasmparser::{
 };
 use wasmtime_environ::{
     Calls, CompiledFunctionBody, Compiler, FilePos, FuncIndex, FuncKey, FunctionBodyData,
-    FunctionMerger, FunctionMerging, InliningCompiler, ModuleTranslation, Sharing,
+    FunctionMerger, FunctionMerging, InliningCompiler, Merged, ModuleTranslation, Sharing,
 };
 
 /// The function that an operator calls. To read operators in full takes three times as long.
@@ -84,20 +84,16 @@ impl Body<'_> {
         Ok((hasher.finish(), Calls { calls, tail_calls: tail_calls.into_iter().collect() }))
     }
 
+    fn start_srcloc(&self) -> FilePos {
+        FilePos::new(self.body.range().start as u32)
+    }
+
     /// Whether more than direct calls refers to it.
     fn is_known_outside(&self) -> bool {
         let module = &self.translation.module;
         let index = module.func_index(self.key.unwrap_defined_wasm_function().1);
         module.functions[index].is_escaping() || self.translation.start_func == Some(index)
     }
-}
-
-/// An output with another body, which is not compiled yet.
-fn with<'a>(output: &CompileOutput<'a>, function: CompiledFunctionBody) -> CompileOutput<'a> {
-    let &CompileOutput { key, ref symbol, function: _, start_srcloc, translation, ref func_body } =
-        output;
-    let (symbol, func_body) = (symbol.clone(), func_body.clone());
-    CompileOutput { key, symbol, function, start_srcloc, translation, func_body }
 }
 
 /// The input of a function once more.
@@ -108,14 +104,11 @@ pub(super) fn again<'a>(data: &FunctionBodyData<'a>) -> FunctionBodyData<'a> {
     FunctionBodyData { body: data.body.clone(), validator }
 }
 
-fn nothing() -> CompiledFunctionBody {
-    CompiledFunctionBody { code: Box::new(()), needs_gc_heap: false }
-}
-
-/// The function to compile: an input, or a body after merging.
-enum Left<'a> {
-    Input(usize),
-    Body(u32, CompileOutput<'a>),
+/// The code to compile.
+enum Left {
+    Merged(Merged),
+    /// An input.
+    Other(usize),
 }
 
 /// Compiles the inputs. Also, the functions that share bodies.
@@ -133,7 +126,7 @@ pub(super) fn compile<'a>(
     })?;
     let mut alike: HashMap<u64, usize> = HashMap::new();
     looks.iter().for_each(|(hash, _)| *alike.entry(*hash).or_default() += 1);
-    let mut may_merge = Vec::new();
+    let (mut may_merge, mut is_other) = (Vec::new(), vec![true; inputs.len()]);
     for (body, (hash, calls)) in bodies.iter().zip(looks) {
         match alike[&hash] {
             1 => merger.add_other(body.key, calls),
@@ -141,53 +134,50 @@ pub(super) fn compile<'a>(
         }
     }
     let merging = &*merger;
-    let read = engine.run_maybe_parallel(may_merge.iter().collect(), |body| {
-        let mut output = inputs[body.input](compiler)?;
-        let function = core::mem::replace(&mut output.function, nothing());
+    let read = engine.run_maybe_parallel(may_merge.clone(), |body| {
+        let CompileOutput { symbol, function, .. } = inputs[body.input](compiler)?;
         let needs_gc_heap = function.needs_gc_heap;
         let reading = merging.read(body.key, function, body.is_known_outside());
-        Ok::<_, Error>((body.input, output, needs_gc_heap, reading))
+        Ok::<_, Error>((body, symbol, needs_gc_heap, reading))
     })?;
-    let mut added: HashMap<FuncKey, CompileOutput<'a>> = HashMap::new();
-    let mut is_added = vec![false; inputs.len()];
+    let mut added: HashMap<FuncKey, (&Body<'a>, String)> = HashMap::new();
     let mut needs_gc_heap = false;
-    for (input, output, own_needs_gc_heap, reading) in read {
-        is_added[input] = true;
+    for (body, symbol, own_needs_gc_heap, reading) in read {
+        is_other[body.input] = false;
         needs_gc_heap |= own_needs_gc_heap;
-        merger.add(output.key, reading);
-        added.insert(output.key, output);
+        added.insert(body.key, (body, symbol));
+        merger.add(body.key, reading);
     }
-    let input: HashMap<_, _> = may_merge.iter().map(|body| (body.key, body.input)).collect();
-    let translate = |key| Ok(inputs[input[&key]](compiler)?.function);
+    let translate = |key| Ok(inputs[added[&key].0.input](compiler)?.function);
     let parallel = engine.config().parallel_compilation;
     let (functions, mut sharing) = merger.plan(&translate, parallel)?;
-    let named = |key, like| match added.get(&key) {
-        Some(own) => with(own, nothing()),
-        None => {
-            let output = with(&added[&like], nothing());
-            let symbol = format!("{}::shared[{}]", output.symbol, key.into_raw_parts().1);
-            CompileOutput { key, symbol, start_srcloc: FilePos::none(), ..output }
+    let merging = &*merger;
+    let merged = |Merged { key, like }| {
+        let (body, symbol) = added.get(&key).unwrap_or_else(|| &added[&like]);
+        let (mut symbol, mut start_srcloc) = (symbol.clone(), body.start_srcloc());
+        if key != body.key {
+            symbol += &format!("::shared[{}]", key.into_raw_parts().1);
+            start_srcloc = FilePos::none();
         }
+        let function = CompiledFunctionBody { needs_gc_heap, ..merging.finish(key, None) };
+        let (translation, func_body) = (Some(body.translation), Some(body.body.clone()));
+        CompileOutput { key, symbol, function, start_srcloc, translation, func_body }
+    };
+    let other = |input: usize| {
+        let mut output = inputs[input](compiler)?;
+        // Trampolines call symbols, so that backtraces find these.
+        if let FuncKey::DefinedWasmFunction(..) = output.key {
+            output.function = merging.finish(output.key, Some(output.function));
+        }
+        Ok::<_, Error>(output)
     };
     // Bodies first: their IR takes memory.
-    let merged = functions.into_iter().map(|it| Left::Body(it.number, named(it.key, it.like)));
-    let others = (0..inputs.len()).filter(|input| !is_added[*input]).map(Left::Input);
-    let merging = &*merger;
-    let compiled = engine.run_maybe_parallel(merged.chain(others).collect(), |left| {
+    let bodies = functions.into_iter().map(Left::Merged);
+    let others = (0..inputs.len()).filter(|input| is_other[*input]).map(Left::Other);
+    let compiled = engine.run_maybe_parallel(bodies.chain(others).collect(), |left| {
         let mut output = match left {
-            Left::Input(input) => {
-                let mut output = inputs[input](compiler)?;
-                // Trampolines call symbols, so that backtraces find these.
-                if let FuncKey::DefinedWasmFunction(..) = output.key {
-                    merging.finish_other(&mut output.function);
-                }
-                output
-            }
-            Left::Body(number, output) => {
-                let mut function = merging.body(number);
-                function.needs_gc_heap = needs_gc_heap;
-                CompileOutput { function, ..output }
-            }
+            Left::Merged(it) => merged(it),
+            Left::Other(input) => other(input)?,
         };
         let CompileOutput { function, func_body, symbol, .. } = &mut output;
         finisher.finish_compiling(function, func_body.clone(), symbol)?;
@@ -195,7 +185,7 @@ pub(super) fn compile<'a>(
     })?;
     sharing.functions.retain_mut(|it| {
         let own = added.get(&FuncKey::from_raw_parts(it.key.0, it.key.1));
-        it.src_loc = own.map_or_else(FilePos::none, |own| own.start_srcloc);
+        it.src_loc = own.map_or_else(FilePos::none, |(body, _)| body.start_srcloc());
         own.is_some()
     });
     let code: Vec<_> = compiled.iter().map(|it| (it.key, &*it.function.code as _)).collect();
