@@ -1,6 +1,7 @@
 //! A table with symbols in place of numbers.
 
 use crate::table::{Malformed, Place, Reader, Table, put, put_difference};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// A symbol: two numbers, such as those of Cranelift's `UserExternalName`.
@@ -24,21 +25,29 @@ pub struct SymbolTable {
     code: Vec<(Symbol, usize)>,
 }
 
+/// Writes runs of symbols whose first number is the same.
 fn write(bytes: &mut Vec<u8>, symbols: &[Symbol]) {
-    put(bytes, symbols.len() as u32);
-    let mut before = (0, 0);
-    for &symbol in symbols {
-        put_difference(bytes, before.0, symbol.0);
-        put_difference(bytes, before.1, symbol.1);
-        before = symbol;
+    let runs = || symbols.chunk_by(|a, b| a.0 == b.0);
+    put(bytes, runs().count() as u32);
+    let mut before = 0;
+    for run in runs() {
+        put(bytes, run[0].0);
+        put(bytes, run.len() as u32);
+        for &(_, symbol) in run {
+            put_difference(bytes, before, symbol);
+            before = symbol;
+        }
     }
 }
 
 fn read(reader: &mut Reader<'_>) -> Result<Vec<Symbol>, Malformed> {
-    let (mut symbols, mut before) = (Vec::new(), (0, 0));
+    let (mut symbols, mut before) = (Vec::new(), 0);
     for _ in 0..reader.number()? {
-        before = (reader.difference(before.0)?, reader.difference(before.1)?);
-        symbols.push(before);
+        let first = reader.number()?;
+        for _ in 0..reader.number()? {
+            before = reader.difference(before)?;
+            symbols.push((first, before));
+        }
     }
     Ok(symbols)
 }
@@ -48,7 +57,21 @@ impl SymbolTable {
     pub fn bytes(table: &Table, functions: &[Symbol], code: &[Symbol]) -> Vec<u8> {
         let mut bytes = Vec::new();
         write(&mut bytes, functions);
-        write(&mut bytes, code);
+        // Nearly all code of one function alone has the symbol of that function.
+        let (mut others, mut given, mut before) = (Vec::new(), Vec::new(), 0);
+        for (number, symbol) in code.iter().enumerate() {
+            let caller = table.caller(number).map(|function| functions.get(function as usize));
+            if caller != Some(Some(symbol)) {
+                given.push(*symbol);
+                if caller.is_some() {
+                    others.push((number - before) as u32);
+                    before = number;
+                }
+            }
+        }
+        write(&mut bytes, &given);
+        put(&mut bytes, others.len() as u32);
+        others.into_iter().for_each(|other| put(&mut bytes, other));
         bytes.extend(table.bytes());
         bytes
     }
@@ -60,10 +83,23 @@ impl SymbolTable {
     /// [`Malformed`].
     pub fn parse(bytes: &[u8]) -> Result<SymbolTable, Malformed> {
         let mut reader = Reader { bytes, at: 0 };
-        let (functions, code) = (read(&mut reader)?, read(&mut reader)?);
-        let mut code: Vec<(Symbol, usize)> = code.into_iter().zip(0..).collect();
-        code.sort_unstable();
+        let (functions, given) = (read(&mut reader)?, read(&mut reader)?);
+        let (mut others, mut other) = (BTreeSet::new(), 0_usize);
+        for _ in 0..reader.number()? {
+            other = other.checked_add(reader.number()? as usize).ok_or(Malformed)?;
+            others.insert(other);
+        }
         let table = Table::parse(bytes[reader.at..].to_vec())?;
+        let (mut code, mut given) = (Vec::with_capacity(table.len()), given.into_iter());
+        for number in 0..table.len() {
+            let caller = table.caller(number).filter(|_| !others.contains(&number));
+            let symbol = match caller {
+                Some(function) => functions.get(function as usize).copied(),
+                None => given.next(),
+            };
+            code.push((symbol.ok_or(Malformed)?, number));
+        }
+        code.sort_unstable();
         Ok(SymbolTable { table, functions, code })
     }
 
@@ -111,15 +147,19 @@ mod tests {
             is_thunk: false,
             sites: vec![Site { place: place(4, false), of: vec![leaf(10), leaf(90)] }],
         };
-        let caller = Code {
-            functions: vec![2],
+        let caller = |function| Code {
+            functions: vec![function],
             is_thunk: false,
             sites: vec![Site { place: place(7, true), of: vec![(None, called(1))] }],
         };
-        let tails = (0..3).map(|function| (function, TailCallees::Known(vec![]))).collect();
-        let table = Table::new(&[shared, caller], &tails);
-        let bytes = SymbolTable::bytes(&table, &[(5, 3), (5, 1), (4, 9)], &[(5, 7), (4, 9)]);
+        let tails = (0..4).map(|function| (function, TailCallees::Known(vec![]))).collect();
+        let table = Table::new(&[shared, caller(2), caller(3)], &tails);
+        let functions = [(5, 3), (5, 1), (4, 9), (4, 7)];
+        // The code of the last function has another symbol than the function.
+        let code = [(5, 7), (4, 9), (6, 0)];
+        let bytes = SymbolTable::bytes(&table, &functions, &code);
         let table = SymbolTable::parse(&bytes).unwrap();
+        assert_eq!(table.code, [((4, 9), 1), ((5, 7), 0), ((6, 0), 2)]);
         let frames = |stack: &[Option<(Symbol, Place)>]| table.frames(stack).unwrap();
         let (leaf, caller) = (((5, 7), place(4, false)), ((4, 9), place(7, true)));
         assert_eq!(frames(&[Some(leaf), Some(caller)]), [vec![((5, 1), Some(90))], vec![]]);

@@ -65,7 +65,7 @@ impl core::error::Error for Malformed {}
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     bytes: Vec<u8>,
-    /// Where each piece of code begins.
+    /// Where each piece of code begins, with its length.
     codes: Vec<u32>,
     tail_calls: TailCalls<u32>,
 }
@@ -85,20 +85,7 @@ impl Table {
             put(&mut bytes, u32::try_from(own.len()).expect("less than 4 GiB"));
             bytes.extend(own);
         }
-        // Nearly all functions have no tail calls.
-        put(&mut bytes, tail_calls.len() as u32);
-        let mut before = 0;
-        for (&function, callees) in tail_calls {
-            put(&mut bytes, function - before);
-            before = function;
-            match callees {
-                TailCallees::Any => put(&mut bytes, 0),
-                TailCallees::Known(callees) => {
-                    put(&mut bytes, callees.len() as u32 + 1);
-                    callees.iter().for_each(|&callee| put(&mut bytes, callee));
-                }
-            }
-        }
+        write_tail_calls(&mut bytes, tail_calls);
         Table::parse(bytes).expect("was written here")
     }
 
@@ -111,24 +98,12 @@ impl Table {
         let mut reader = Reader { bytes: &bytes, at: 0 };
         let mut codes = Vec::new();
         for _ in 0..reader.number()? {
-            let length = reader.number()? as usize;
             codes.push(u32::try_from(reader.at).map_err(|_| Malformed)?);
+            let length = reader.number()? as usize;
             reader.at =
                 reader.at.checked_add(length).filter(|&at| at <= bytes.len()).ok_or(Malformed)?;
         }
-        let (mut tail_calls, mut function) = (TailCalls::new(), 0_u32);
-        for _ in 0..reader.number()? {
-            function = function.checked_add(reader.number()?).ok_or(Malformed)?;
-            let callees = match reader.number()? {
-                0 => TailCallees::Any,
-                count => {
-                    let callees: Result<Vec<u32>, Malformed> =
-                        (1..count).map(|_| reader.number()).collect();
-                    TailCallees::Known(callees?)
-                }
-            };
-            tail_calls.insert(function, callees);
-        }
+        let tail_calls = read_tail_calls(&mut reader)?;
         match reader.at == bytes.len() {
             true => Ok(Table { codes, tail_calls, bytes }),
             false => Err(Malformed),
@@ -157,8 +132,26 @@ impl Table {
 
     /// Whether several functions have a piece of code.
     pub(crate) fn is_shared(&self, number: usize) -> bool {
-        let at = self.codes.get(number).map_or(0, |&at| at as usize);
-        Reader { bytes: &self.bytes, at }.number().is_ok_and(|head| head >> 2 > 1)
+        let head = self.piece(number).and_then(|mut reader| reader.number());
+        head.is_ok_and(|head| head >> FLAGS > 1)
+    }
+
+    /// The function of a piece of code that is written as the calls of one function.
+    pub(crate) fn caller(&self, number: usize) -> Option<u32> {
+        let mut reader = self.piece(number).ok()?;
+        match reader.number() {
+            Ok(CALLS) => reader.number().ok(),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a piece of code.
+    fn piece(&self, number: usize) -> Result<Reader<'_>, Malformed> {
+        let at = *self.codes.get(number).ok_or(Malformed)? as usize;
+        let mut reader = Reader { bytes: &self.bytes, at };
+        let length = reader.number()? as usize;
+        let bytes = self.bytes.get(reader.at..).and_then(|rest| rest.get(..length));
+        Ok(Reader { bytes: bytes.ok_or(Malformed)?, at: 0 })
     }
 
     /// A piece of code. Linear in its size.
@@ -167,8 +160,7 @@ impl Table {
     ///
     /// [`Malformed`], if it does not have this piece, or the bytes are wrong there.
     pub fn code(&self, number: usize) -> Result<Code, Malformed> {
-        let at = *self.codes.get(number).ok_or(Malformed)? as usize;
-        Code::read(&mut Reader { bytes: &self.bytes, at })
+        Code::read(&mut self.piece(number)?)
     }
 
     /// The level of a frame, by its address alone.
@@ -206,6 +198,94 @@ impl Table {
     }
 }
 
+/// The head of a piece of code that has nothing but the calls of one function, which most are.
+const CALLS: u32 = 0;
+
+/// The head of any other piece is the number of its functions, in front of bits of flags.
+const FLAGS: u32 = 3;
+const IS_GENERAL: u32 = 1;
+
+fn write_calls(bytes: &mut Vec<u8>, function: u32, sites: &[Site]) {
+    put(bytes, CALLS);
+    put(bytes, function);
+    let mut before = 0;
+    for Site { place, of } in sites {
+        assert_eq!(of.len(), 1, "an entry for each function");
+        put(bytes, place.offset - before);
+        put(bytes, callee(&of[0].1));
+        before = place.offset;
+    }
+}
+
+/// Reads the calls of one function, which come to the end of the bytes.
+fn read_calls(reader: &mut Reader<'_>) -> Result<Code, Malformed> {
+    let (function, mut offset, mut sites) = (reader.number()?, 0_u32, Vec::new());
+    while reader.at < reader.bytes.len() {
+        offset = offset.checked_add(reader.number()?).ok_or(Malformed)?;
+        let place = Place { offset, is_return: true };
+        sites.push(Site { place, of: Vec::from([(None, named(reader.number()?))]) });
+    }
+    Ok(Code { functions: Vec::from([function]), is_thunk: false, sites })
+}
+
+/// The most functions that one entry of the tail calls stands for, so that the entries of a table
+/// that is read are at most some dozens for each of its bytes.
+const MAX_RUN: usize = 0x80;
+
+fn write_tail_calls(bytes: &mut Vec<u8>, tail_calls: &TailCalls<u32>) {
+    let has_none = |callees: &TailCallees<u32>| *callees == TailCallees::Known(Vec::new());
+    let all: Vec<(u32, &TailCallees<u32>)> =
+        tail_calls.iter().map(|(&function, callees)| (function, callees)).collect();
+    // Nearly all functions have no tail calls.
+    let follows = |a: &(u32, &TailCallees<u32>), b: &(u32, &TailCallees<u32>)| {
+        has_none(a.1) && has_none(b.1) && b.0 - a.0 == 1
+    };
+    let runs = || all.chunk_by(follows).flat_map(|run| run.chunks(MAX_RUN));
+    put(bytes, runs().count() as u32);
+    let mut before = 0;
+    for run in runs() {
+        let (first, callees) = run[0];
+        put(bytes, first - before);
+        before = run[run.len() - 1].0;
+        match callees {
+            TailCallees::Any => put(bytes, 0_u32),
+            TailCallees::Known(callees) => {
+                put(bytes, callees.len() as u32 + 1);
+                callees.iter().for_each(|&callee| put(bytes, callee));
+                if callees.is_empty() {
+                    put(bytes, run.len() as u32 - 1);
+                }
+            }
+        }
+    }
+}
+
+fn read_tail_calls(reader: &mut Reader<'_>) -> Result<TailCalls<u32>, Malformed> {
+    let (mut tail_calls, mut function) = (TailCalls::new(), 0_u32);
+    for _ in 0..reader.number()? {
+        function = function.checked_add(reader.number()?).ok_or(Malformed)?;
+        let callees = match reader.number()? {
+            0 => TailCallees::Any,
+            count => {
+                let callees: Result<Vec<u32>, Malformed> =
+                    (1..count).map(|_| reader.number()).collect();
+                TailCallees::Known(callees?)
+            }
+        };
+        let has_none = callees == TailCallees::Known(Vec::new());
+        tail_calls.insert(function, callees);
+        let more = if has_none { reader.number()? } else { 0 };
+        if more as usize >= MAX_RUN {
+            return Err(Malformed);
+        }
+        for _ in 0..more {
+            function = function.checked_add(1).ok_or(Malformed)?;
+            tail_calls.insert(function, TailCallees::Known(Vec::new()));
+        }
+    }
+    Ok(tail_calls)
+}
+
 /// Locations and callees as numbers.
 fn location(location: Option<u32>) -> u32 {
     location.map_or(0, |location| location.wrapping_add(1))
@@ -216,6 +296,11 @@ fn callee(callee: &Callee<u32>) -> u32 {
         Callee::Unknown => 0,
         Callee::Function(function) => function.wrapping_add(1),
     }
+}
+
+/// The callee of a number.
+fn named(number: u32) -> Callee<u32> {
+    number.checked_sub(1).map_or(Callee::Unknown, Callee::Function)
 }
 
 impl Code {
@@ -234,8 +319,13 @@ impl Code {
     fn write(&self, bytes: &mut Vec<u8>) {
         let Code { functions, is_thunk, sites } = self;
         let has_locations = sites.iter().any(|site| site.of.iter().any(|(at, _)| at.is_some()));
-        let flags = u32::from(*is_thunk) | u32::from(has_locations) << 1;
-        put(bytes, (functions.len() as u32) << 2 | flags);
+        let calls = sites.iter().all(|site| site.place.is_return);
+        if let ([function], true, false, false) = (&functions[..], calls, *is_thunk, has_locations)
+        {
+            return write_calls(bytes, *function, sites);
+        }
+        let flags = IS_GENERAL | u32::from(*is_thunk) << 1 | u32::from(has_locations) << 2;
+        put(bytes, (functions.len() as u32) << FLAGS | flags);
         let mut before = 0;
         for &function in functions {
             put_difference(bytes, before, function);
@@ -253,24 +343,34 @@ impl Code {
         if has_locations {
             let mut before = 0;
             for site in sites {
-                let at = location(site.of[first].0);
-                put_difference(bytes, before, at);
-                before = at;
+                match location(site.of[first].0) {
+                    0 => put(bytes, 0_u32),
+                    at => {
+                        put(bytes, u64::from(zigzag(before, at)) + 1);
+                        before = at;
+                    }
+                }
             }
         }
         for site in sites.iter().filter(|site| site.place.is_return) {
             put(bytes, callee(&site.of[first].1));
         }
         for other in 1..functions.len() {
-            // Runs of sites at which the difference from the first function is the same.
-            let difference =
-                |site: &Site| location(site.of[other].0).wrapping_sub(location(site.of[first].0));
+            // Runs of sites without a location, and of sites at which the difference from the first
+            // function is the same.
+            let difference = |site: &Site| match location(site.of[other].0) {
+                0 => None,
+                at => Some(at.wrapping_sub(location(site.of[first].0))),
+            };
             let mut before = 0;
             let runs = sites.chunk_by(|a, b| difference(a) == difference(b));
             for run in runs.filter(|_| has_locations) {
-                put(bytes, run.len() as u32);
-                put_difference(bytes, before, difference(&run[0]));
-                before = difference(&run[0]);
+                let difference = difference(&run[0]);
+                put(bytes, (run.len() as u64) << 1 | u64::from(difference.is_some()));
+                if let Some(difference) = difference {
+                    put_difference(bytes, before, difference);
+                    before = difference;
+                }
             }
             let returns = || sites.iter().filter(|site| site.place.is_return).enumerate();
             let differ = || returns().filter(|(_, site)| site.of[other].1 != site.of[first].1);
@@ -286,7 +386,10 @@ impl Code {
 
     fn read(reader: &mut Reader<'_>) -> Result<Code, Malformed> {
         let head = reader.number()?;
-        let (count, is_thunk, has_locations) = (head >> 2, head & 1 != 0, head & 2 != 0);
+        if head == CALLS {
+            return read_calls(reader);
+        }
+        let (count, is_thunk, has_locations) = (head >> FLAGS, head & 2 != 0, head & 4 != 0);
         let mut functions = Vec::new();
         let mut function = 0;
         for _ in 0..count {
@@ -304,13 +407,16 @@ impl Code {
             return Ok(Code { functions, is_thunk, sites });
         }
         let known = |number: u32| number.checked_sub(1);
-        let named = |number: u32| known(number).map_or(Callee::Unknown, Callee::Function);
-        let mut at = 0;
+        let mut before = 0;
         for site in &mut sites {
-            if has_locations {
-                at = reader.difference(at)?;
-            }
-            site.of.push((known(at), Callee::Unknown));
+            let at = match has_locations {
+                true => reader.long()?.checked_sub(1),
+                false => None,
+            };
+            let at = at.map(|difference| u32::try_from(difference).map_err(|_| Malformed));
+            let at = at.transpose()?.map(|difference| moved(before, difference));
+            before = at.unwrap_or(before);
+            site.of.push((at.and_then(known), Callee::Unknown));
         }
         for site in sites.iter_mut().filter(|site| site.place.is_return) {
             site.of[0].1 = named(reader.number()?);
@@ -325,12 +431,16 @@ impl Code {
                 filled = sites.len();
             }
             while filled < sites.len() {
-                let run = reader.number()? as usize;
-                difference = reader.difference(difference)?;
+                let head = reader.long()?;
+                let (run, has_location) = ((head >> 1) as usize, head & 1 != 0);
+                if has_location {
+                    difference = reader.difference(difference)?;
+                }
                 let end = filled.checked_add(run).filter(|_| run > 0).ok_or(Malformed)?;
                 for site in sites.get_mut(filled..end).ok_or(Malformed)? {
                     let (first, callee) = site.of[0].clone();
-                    site.of.push((known(location(first).wrapping_add(difference)), callee));
+                    let at = location(first).wrapping_add(difference);
+                    site.of.push((known(at).filter(|_| has_location), callee));
                 }
                 filled = end;
             }
@@ -348,7 +458,8 @@ impl Code {
 }
 
 /// Writes a number in groups of seven bits, the low ones first (LEB128).
-pub(crate) fn put(bytes: &mut Vec<u8>, mut number: u32) {
+pub(crate) fn put(bytes: &mut Vec<u8>, number: impl Into<u64>) {
+    let mut number = number.into();
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
         number >>= 7;
@@ -356,10 +467,20 @@ pub(crate) fn put(bytes: &mut Vec<u8>, mut number: u32) {
     bytes.push(number as u8);
 }
 
-/// Writes a number as its difference from another one: small, whatever its sign.
-pub(crate) fn put_difference(bytes: &mut Vec<u8>, from: u32, to: u32) {
+/// The difference of two numbers, small if they are near, whichever is greater.
+fn zigzag(from: u32, to: u32) -> u32 {
     let difference = to.wrapping_sub(from) as i32;
-    put(bytes, (difference << 1 ^ difference >> 31) as u32);
+    (difference << 1 ^ difference >> 31) as u32
+}
+
+/// The number with this difference, by [`zigzag`].
+fn moved(from: u32, difference: u32) -> u32 {
+    from.wrapping_add(difference >> 1 ^ (difference & 1).wrapping_neg())
+}
+
+/// Writes a number as its difference from another one.
+pub(crate) fn put_difference(bytes: &mut Vec<u8>, from: u32, to: u32) {
+    put(bytes, zigzag(from, to));
 }
 
 pub(crate) struct Reader<'a> {
@@ -369,11 +490,16 @@ pub(crate) struct Reader<'a> {
 
 impl Reader<'_> {
     pub fn number(&mut self) -> Result<u32, Malformed> {
+        u32::try_from(self.long()?).map_err(|_| Malformed)
+    }
+
+    /// A number of at most 35 bits.
+    fn long(&mut self) -> Result<u64, Malformed> {
         let mut number = 0;
-        for shift in (0..32).step_by(7) {
+        for shift in (0..35).step_by(7) {
             let byte = *self.bytes.get(self.at).ok_or(Malformed)?;
             self.at += 1;
-            number |= u32::from(byte & 0x7f) << shift;
+            number |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
                 return Ok(number);
             }
@@ -382,8 +508,7 @@ impl Reader<'_> {
     }
 
     pub fn difference(&mut self, from: u32) -> Result<u32, Malformed> {
-        let number = self.number()?;
-        Ok(from.wrapping_add(number >> 1 ^ (number & 1).wrapping_neg()))
+        Ok(moved(from, self.number()?))
     }
 }
 
@@ -458,6 +583,38 @@ mod tests {
             assert_eq!(again.code(number).as_ref(), Ok(code));
         }
         assert_eq!(again.tail_calls, tail_calls());
+    }
+
+    #[test]
+    fn functions_without_tail_calls_take_few_bytes() {
+        let none = |function| (function, TailCallees::Known(vec![]));
+        let mut all: TailCalls<u32> = (3..1000).map(none).collect();
+        all.insert(500, TailCallees::Known(vec![7, 1]));
+        all.insert(u32::MAX, TailCallees::Any);
+        let table = Table::new(&[], &all);
+        assert_eq!(table.tail_calls, all);
+        assert!(table.bytes().len() < 50, "{}", table.bytes().len());
+    }
+
+    #[test]
+    fn sites_without_locations_are_read_as_written() {
+        let at = |offset| Place { offset, is_return: false };
+        let site = |number: u32| {
+            let location = |from: u32| (Some(from + number), Callee::Unknown);
+            let none = (None, Callee::Unknown);
+            // The first, the second, and both have no location now and then.
+            let of = match number % 4 {
+                0 => vec![none.clone(), none],
+                1 => vec![none, location(1 << 30)],
+                2 => vec![location(5), none],
+                _ => vec![location(u32::MAX - 200), location(1 << 30)],
+            };
+            Site { place: at(number), of }
+        };
+        let code =
+            Code { functions: vec![0, 1], is_thunk: false, sites: (0..100).map(site).collect() };
+        let table = Table::new(core::slice::from_ref(&code), &TailCalls::new());
+        assert_eq!(table.code(0).as_ref(), Ok(&code));
     }
 
     #[test]

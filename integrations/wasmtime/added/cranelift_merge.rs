@@ -62,14 +62,13 @@ fn symbol(key: FuncKey) -> UserExternalName {
     UserExternalName { namespace, index }
 }
 
-/// A function that is not compiled yet.
-fn translated(func: &mut CompiledFunctionBody) -> &mut CompilerContext {
-    let context = func.code.downcast_mut::<Option<CompilerContext>>();
-    context.and_then(Option::as_mut).expect("a translated function")
+/// The context of a function that is not compiled yet.
+fn context(func: &mut CompiledFunctionBody) -> &mut Option<CompilerContext> {
+    func.code.downcast_mut().expect("a translated function")
 }
 
 fn ir(func: &mut CompiledFunctionBody) -> &mut Function {
-    &mut translated(func).codegen_context.func
+    &mut context(func).as_mut().expect("its context").codegen_context.func
 }
 
 impl FunctionMerger for Merger<'_> {
@@ -89,8 +88,7 @@ impl FunctionMerger for Merger<'_> {
         let own = ir(&mut func);
         let read: Read = (reader.read(own, attributes), Arc::new(own.clone()));
         self.readers.lock().unwrap().push(reader);
-        let context = func.code.downcast_mut::<Option<CompilerContext>>().and_then(Option::take);
-        self.compiler.contexts.lock().unwrap().extend(context);
+        self.compiler.contexts.lock().unwrap().extend(context(&mut func).take());
         Box::new(read)
     }
 
@@ -166,8 +164,9 @@ impl FunctionMerger for Merger<'_> {
             let code = box_dyn_any_compiler_context(Some(cx));
             CompiledFunctionBody { code, needs_gc_heap: false }
         });
-        let (plan, cx) = (self.plan.as_ref().expect("there is a plan"), translated(&mut func));
-        cx.sites = self.recorded.finish(plan, &symbol(key), &mut cx.codegen_context.func);
+        let plan = self.plan.as_ref().expect("there is a plan");
+        let sites = self.recorded.finish(plan, &symbol(key), ir(&mut func));
+        context(&mut func).as_mut().expect("its context").sites = sites;
         func
     }
 
