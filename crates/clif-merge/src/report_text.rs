@@ -106,7 +106,7 @@ fn headline(report: &Report) -> String {
         (family, class) => family.or(class),
     };
     if let Some((name, saved)) = most.filter(|&(_, saved)| saved > 0) {
-        text += &format!("; most of it at {}: {} bytes", shortened(name), signed(saved));
+        text += &format!("; the largest part at {}: {} bytes", shortened(name), signed(saved));
     }
     text + "\n"
 }
