@@ -74,6 +74,9 @@ enum Relation {
     CalledBy,
 }
 
+/// A function that more functions without a name call says nothing of them.
+const MAX_CALLERS: usize = 16;
+
 /// How the comments begin that name functions.
 const COMMENT: &str = "Intermediate Representation of function <";
 
@@ -248,8 +251,9 @@ impl Names {
     }
 
     /// Finds, for each function that only has a number, one with a name that it calls, or else one
-    /// that calls it: the first one in the order of the unit. Functions of WebAssembly whose names
-    /// were stripped are recognised by that.
+    /// that calls it: of those that it calls, the one that fewest functions call, and the first of
+    /// these. Functions of WebAssembly whose names were stripped are recognised by that, so no
+    /// function is taken that many call, nor a trampoline.
     pub(crate) fn relate(&mut self, functions: &[(&UserExternalName, &Function)]) {
         let is_numbered = |symbol: &UserExternalName| {
             self.text_of(symbol).is_none() && !self.source.contains_key(symbol)
@@ -260,19 +264,27 @@ impl Names {
         if numbered.is_empty() || self.source.is_empty() {
             return;
         }
+        let mut callers: HashMap<&UserExternalName, usize> = HashMap::new();
+        for (_, func) in functions.iter().filter(|(caller, _)| numbered.contains(caller)) {
+            func.params
+                .user_named_funcs()
+                .values()
+                .for_each(|it| *callers.entry(it).or_default() += 1);
+        }
+        let is_trampoline = |symbol: &UserExternalName| {
+            self.source.get(symbol).is_some_and(|raw| raw.contains("_trampoline["))
+        };
         let mut related = HashMap::new();
         for &(caller, func) in functions {
-            let is_caller_numbered = numbered.contains(caller);
-            for callee in func.params.user_named_funcs().values() {
-                if is_caller_numbered && !is_numbered(callee) {
-                    // A callee says more of a function than a caller.
-                    let known: &mut (Relation, UserExternalName) = related
-                        .entry(caller.clone())
-                        .or_insert_with(|| (Relation::Calls, callee.clone()));
-                    if known.0 == Relation::CalledBy {
-                        *known = (Relation::Calls, callee.clone());
-                    }
-                } else if !is_caller_numbered && numbered.contains(callee) {
+            let callees = || func.params.user_named_funcs().values();
+            if numbered.contains(caller) {
+                let named = callees().filter(|it| !is_numbered(it) && callers[it] <= MAX_CALLERS);
+                // A callee says more of a function than a caller.
+                if let Some(callee) = named.min_by_key(|it| callers[it]) {
+                    related.insert(caller.clone(), (Relation::Calls, callee.clone()));
+                }
+            } else if !is_trampoline(caller) {
+                for callee in callees().filter(|it| numbered.contains(it)) {
                     let new = || (Relation::CalledBy, caller.clone());
                     related.entry(callee.clone()).or_insert_with(new);
                 }
@@ -510,23 +522,24 @@ mod tests {
             let text = format!("function u0:{own}() {{ fn0 = u0:{callee}() block0: return }}");
             cranelift_reader::parse_functions(&text).unwrap().remove(0)
         };
-        let symbols: Vec<_> = (0..5).map(|index| UserExternalName::new(0, index)).collect();
-        // Named 1 calls 0; 0 calls 2, which calls named 3; 4 is unrelated.
-        let functions = [calls(0, 2), calls(1, 0), calls(2, 3), calls(3, 3), calls(4, 4)];
+        let symbols: Vec<_> = (0..40).map(|index| UserExternalName::new(0, index)).collect();
+        // Named 1 calls 0; 0 calls 2, which calls named 3; 4 is called by a trampoline, 5; all
+        // behind these call named 6, which says nothing of them.
+        let mut functions = vec![calls(0, 2), calls(1, 0), calls(2, 3), calls(3, 3), calls(4, 4)];
+        functions.extend([calls(5, 4), calls(6, 6)]);
+        functions.extend((7..40).map(|index| calls(index, 6)));
         let mut names = Names::new(7);
         names.learn(&symbols[1], "caller");
         names.learn(&symbols[3], "callee");
+        names.learn(&symbols[5], "array_to_wasm_trampoline[4]");
+        names.learn(&symbols[6], "builtin");
         names.relate(&symbols.iter().zip(&functions).collect::<Vec<_>>());
         let described: Vec<String> = symbols.iter().map(|it| names.describe(it)).collect();
-        assert_eq!(
-            described,
-            [
-                "u0:0 (called by caller)",
-                "u0:1 (caller)",
-                "u0:2 (calls callee)",
-                "u0:3 (callee)",
-                "u0:4"
-            ]
-        );
+        let known = ["called by caller", "caller", "calls callee", "callee"];
+        for (number, known) in known.into_iter().enumerate() {
+            assert_eq!(described[number], format!("u0:{number} ({known})"));
+        }
+        assert_eq!(described[4], "u0:4");
+        assert_eq!(described[7..], Vec::from_iter((7..40).map(|number| format!("u0:{number}"))));
     }
 }
