@@ -58,13 +58,17 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// Paths that cannot be read, texts that are not UTF-8, more than one module, and any where the
-    /// program was built without the feature.
+    /// Paths that cannot be read, texts that are not UTF-8, modules that are none, more than one
+    /// module, and any where the program was built without the feature.
     pub fn read(paths: &[PathBuf]) -> Result<Files> {
         let mut files = Files { texts: Vec::new(), module: None };
         for (name, bytes) in sources::read_bytes(paths)? {
-            let is_text = Path::new(&name).extension().is_some_and(|extension| extension == "wat");
+            let extension = Path::new(&name).extension().unwrap_or_default();
+            let is_text = extension == "wat";
             if !is_text && !bytes.starts_with(MAGIC) {
+                if extension == "wasm" {
+                    bail!("{name}: not WebAssembly, which begins with the bytes 00 61 73 6d");
+                }
                 files.texts.push(Source::new(name, bytes)?);
                 continue;
             }

@@ -251,9 +251,9 @@ impl Names {
     }
 
     /// Finds, for each function that only has a number, one with a name that it calls, or else one
-    /// that calls it: of those that it calls, the one that fewest functions call, and the first of
-    /// these. Functions of WebAssembly whose names were stripped are recognised by that, so no
-    /// function is taken that many call, nor a trampoline.
+    /// that calls it: of those that it calls, the one that fewest such functions call, and the
+    /// first of these. Functions of WebAssembly whose names were stripped are recognised by that,
+    /// so no function is taken that many call, nor a trampoline.
     pub(crate) fn relate(&mut self, functions: &[(&UserExternalName, &Function)]) {
         let is_numbered = |symbol: &UserExternalName| {
             self.text_of(symbol).is_none() && !self.source.contains_key(symbol)

@@ -99,6 +99,9 @@ impl SymbolTable {
             };
             code.push((symbol.ok_or(Malformed)?, number));
         }
+        if given.next().is_some() {
+            return Err(Malformed);
+        }
         code.sort_unstable();
         Ok(SymbolTable { table, functions, code })
     }

@@ -70,8 +70,8 @@ impl Group {
     }
 }
 
-/// Whether a function was kept although it equals another one, or it is known in what they differ:
-/// not one that only begins like another one.
+/// Whether a function was kept although it equals another one, or is known to differ from one in
+/// little: not if it only begins like another one.
 fn could_merge(row: &Decision) -> bool {
     let begins_alike = row.resembles.as_ref().is_some_and(|other| other.common.is_some());
     row.kind == Kind::Missed && !begins_alike

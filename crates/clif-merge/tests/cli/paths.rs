@@ -19,6 +19,18 @@ fn a_byte_order_mark_is_kept_when_expectations_are_rewritten() {
     assert!(text.text().starts_with("1 passed"), "{}", text.text());
 }
 
+/// Random bytes were printed as text that is not UTF-8, and an empty file had no functions.
+#[test]
+fn a_file_named_wasm_without_its_first_bytes_is_no_module() {
+    let directory = temporary();
+    let file = directory.path().join("random.wasm");
+    for bytes in [&b""[..], b"\xff\x00\x61\x73\x6d", b"(module)"] {
+        write(&file, bytes);
+        let message = format!("error: {}: not WebAssembly, which begins with", text_of(&file));
+        run(&["report", text_of(&file)]).expect(1, &message);
+    }
+}
+
 #[cfg(unix)]
 mod unix {
     use super::*;
